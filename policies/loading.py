@@ -150,6 +150,7 @@ def load_policy_document(
     # They take time to import, and a run without a policy file does not need them.
     from policies.bundles import bases_with_missing_profiles  # noqa: PLC0415
     from policies.policy_settings import LoadedPolicy, to_policy  # noqa: PLC0415
+    from policies.validation import exclusion_problems  # noqa: PLC0415
 
     settings = _settings_with_bases(document, read_file or _refuse_file)
     problems: list[Problem]
@@ -157,6 +158,7 @@ def load_policy_document(
         policy = to_policy(settings, list(profiles))
         missing = bases_with_missing_profiles(settings, policy.profile)
         problems = [(("extends", index), message) for index, message in missing]
+        problems += exclusion_problems(policy)
     except ProfileError as error:
         problems = [(("profiles",), str(error))]
     if problems:

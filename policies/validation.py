@@ -16,12 +16,14 @@ from policies.exceptions import (
     gpu_exception_limit_problems,
     path_exception_problems,
 )
-from policies.policy import parse_catalog_version
+from policies.policy import Policy, parse_catalog_version
 from policies.policy_settings import PathEntry, PolicySettings, RuleValues, to_settings
 from policies.problems import Problem, path_pattern_problem, schema_problems, suggestion_suffix
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, as_object, display
 from rules.catalog.index import CATALOG
+from rules.finding import Action
+from rules.placement.exclusion import labels_of_gpu_nodes
 from rules.rule import Rule
 
 _RULE_BY_NAME: Mapping[str, Rule[Any]] = {rule.name: rule for rule in ALL_RULES}
@@ -38,6 +40,12 @@ _PROFILE_KEY_BY_RULE = {
     "affinity-default": "affinities",
 }
 _IMAGE_RULE = "untrusted-gpu-image"
+_EXCLUSION_RULE = "gpu-node-without-request"
+MAX_NODE_LABELS = 20
+"""How many labels of GPU nodes its option may name: each of them is in the affinity of each pod."""
+# A label as `validation` of k8s.io/apimachinery allows it.
+_NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_NODE_LABEL_PATTERN = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}(={_NAME})?")
 # Rules that find nothing until one of their options is set.
 _RULES_NEEDING_OPTIONS = (_IMAGE_RULE, "gpu-namespace")
 # Images without a registry are completed before they are compared; patterns are not, because
@@ -104,6 +112,7 @@ def _problems_between_parts(settings: PolicySettings) -> Iterator[Problem]:
     """Yield the problems of settings that need each other; each part is valid by itself."""
     yield from _unset_option_problems(settings)
     yield from _image_problems(settings)
+    yield from _node_label_problems(settings)
     for index, (limits, _) in enumerate(settings.gpu_exceptions):
         protected = [
             rule
@@ -207,6 +216,33 @@ def _image_problems(settings: PolicySettings) -> Iterator[Problem]:
                     "docker.io/library/ubuntu"
                 ),
             )
+
+
+def _node_label_problems(settings: PolicySettings) -> Iterator[Problem]:
+    """Yield the labels of nodes that Kubernetes would refuse in a node affinity."""
+    given = settings.rules.get(_EXCLUSION_RULE, {}).get(("options", "nodes"))
+    labels = given.value if given and isinstance(given.value, list) else []
+    path: Path = ("rules", _EXCLUSION_RULE, "options", "nodes")
+    if len(labels) > MAX_NODE_LABELS:
+        yield path, f"{len(labels)} labels, where at most {MAX_NODE_LABELS} may be"
+    for index, label in enumerate(labels):
+        if isinstance(label, str) and not _NODE_LABEL_PATTERN.fullmatch(label):
+            message = f"{display(label)} is no label of a node: write KEY or KEY=VALUE"
+            yield (*path, index), message
+
+
+def exclusion_problems(policy: Policy) -> Iterator[Problem]:
+    """Yield the problem of a policy that keeps pods off GPU nodes and knows no label of these."""
+    settings = policy.rules.get(_EXCLUSION_RULE)
+    if settings is None or settings.action in {None, Action.OFF}:
+        return
+    if not labels_of_gpu_nodes(policy.profile, settings.options.get("nodes", ())):
+        names = ", ".join(policy.profile.name.split("+"))
+        message = (
+            f"{_EXCLUSION_RULE} keeps pods off nodes with the labels that profiles name, and the "
+            f"profile {names} names none: set options: {{nodes: [LABEL=VALUE]}}"
+        )
+        yield ("rules", _EXCLUSION_RULE), message
 
 
 def _has_option_type(value: Any, default: Any) -> bool:

@@ -12,6 +12,7 @@ The condition is one CEL expression, made of the `needs` of rules and of the tes
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -67,7 +68,7 @@ SIZED_TRAITS = traits.GPU_VARIABLE | traits.DEVICE_LIST_MOUNT | traits.HOST_PATH
 OPTIONS = frozenset(
     {
         *("every_container", "max_devices", "namespaces", "node_devices", "repositories"),
-        *("controllers", "require_digest", "reserved", "writers"),
+        *("controllers", "nodes", "require_digest", "reserved", "writers"),
     }
 )
 # Names of resources in the limits of all containers; only exported policies count them.
@@ -93,9 +94,11 @@ def condition(
     With `has_places` it has places such as `%variables%`, where the chart inserts further names.
     With `with_large_pods` it is also true for every pod that has more of something than MOST.
 
+    Rules about every pod are left out: where one is on, there is no condition.
+
     Raises UncoveredError if the condition would not be true for every pod that a rule is about.
     """
-    needed = _needed(catalog, whole=has_places)
+    needed = _needed(itertools.filterfalse(is_about_every_pod, catalog), whole=has_places)
     if with_large_pods:
         needed |= SIZED_TRAITS
     scope = Scope(names_of_profiles(profiles), needed, has_places)
@@ -112,6 +115,11 @@ def condition(
     return "".join(f"// {title}\n|| {text}\n" for title, text in found if text).replace(
         "|| ", "", 1
     )
+
+
+def is_about_every_pod(rule: Rule[Any]) -> bool:
+    """Return whether `rule` may find something in any pod."""
+    return traits.EVERY_POD in rule.needs
 
 
 def _sizes() -> Iterator[str]:

@@ -37,7 +37,7 @@ from cluster.doctor.checks.failed_calls import (
     counted_calls,
     read_counted_calls,
 )
-from cluster.doctor.checks.gpuward import check_namespaces, check_own_webhook
+from cluster.doctor.checks.gpuward import check_exclusion, check_namespaces, check_own_webhook
 from cluster.doctor.checks.in_process import check_in_process
 from cluster.doctor.checks.kubernetes_faults import check_kubernetes_faults
 from cluster.doctor.checks.kueue import check_kueue, check_untolerated_flavors
@@ -215,6 +215,7 @@ def _own_rows(facts: DoctorFacts, before: CountedCalls | None, *, tls_only: bool
     yield from check_namespaces(facts)
     yield from check_webhook_order(facts)
     yield from check_failed_calls(facts, before)
+    yield from check_exclusion(facts)
 
 
 def _cluster_rows(facts: DoctorFacts, *, ask_kubelets: bool) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from typing import Any
 from cluster.init import differences
 from cluster.init.choice import Choice, ancestors, nodes_named
 from cluster.init.differences import Entry, is_component, runtime_classes
-from cluster.init.facts import InitFacts
+from cluster.init.facts import InitFacts, Workload
 from cluster.source.objects import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -27,6 +27,7 @@ from cluster.webhooks.callers import Callers
 from cluster.webhooks.dry_runs import NotTried
 from kubeyaml.patch.layout import one_line_text
 from policies.profiles import ProfileError, built_in_profiles, merged_profile
+from rules.placement.exclusion import is_gpu_node, label_texts, labels_of_gpu_nodes
 from rules.placement.node_labels import MODE_LABEL
 from rules.profile.profile import Profile
 from terminal import printable
@@ -115,7 +116,45 @@ def write_policy(facts: InitFacts, choice: Choice) -> tuple[list[str], Profile]:
         lines += ["profiles:", line(f"- name: {_NAME}", why, 2)]
         lines += ["    extends:", *_names(choice, 6), *body]
     lines += _remarks(facts, profile)
+    lines += _exclusion(facts, profile)
     return lines, profile
+
+
+def _exclusion(facts: InitFacts, profile: Profile) -> list[str]:
+    """The lines of a rule that keeps pods without a GPU off GPU nodes, and who needs an exception.
+
+    None, unless the nodes with GPUs are those with the labels that the profile names.
+    """
+    labels = labels_of_gpu_nodes(profile, ())
+    with_gpus = [node for node in facts.nodes if any(map(profile.resource, node.resources))]
+    labelled = [node for node in facts.nodes if is_gpu_node(node.labels, labels)]
+    if not with_gpus or with_gpus != labelled or len(labelled) == len(facts.nodes):
+        return []
+    why = f"{label_texts(labels)} is on {nodes_named(labelled)}, and not on others: must pods "
+    why += "without a GPU run there alone? docs/exclusion.md"
+    agents = [
+        line(f"- {one_line_text(_exception(each))}", f"DaemonSet {each.namespace}/{each.name}", 2)
+        for each in facts.daemon_sets
+        if each.namespace not in _ALWAYS_EXCLUDED
+        and not is_component(profile, each.namespace, each.service_account)
+    ]
+    return commented(
+        [
+            "workloads: fix",
+            "rules:",
+            line(f"{_EXCLUSION_RULE}: {{action: deny}}", why, 2),
+            *(["exceptions:", *agents] if agents else []),
+        ]
+    )
+
+
+def _exception(workload: Workload) -> dict[str, Any]:
+    match = {"namespace": workload.namespace, "serviceAccount": workload.service_account}
+    reason = "it runs on every node"
+    return {"rules": [_EXCLUSION_RULE], "match": match, "reason": reason}
+
+
+_EXCLUSION_RULE = "gpu-node-without-request"
 
 
 def _combined(names: list[str]) -> list[Any]:

@@ -75,6 +75,7 @@ KNOWN_GPU_NODES = 1 << 56  # not of the pod: nodes with GPUs are known by their 
 OTHER_MAKER_IMAGE = 1 << 57  # an image for devices of another maker than NVIDIA
 RAY_GPUS = 1 << 58  # not of a Pod: what KubeRay makes a pod of says with how many GPUs Ray starts
 KAI_QUEUE = 1 << 59  # the KAI_QUEUE_LABEL, of the pod or of what makes it
+EVERY_POD = 1 << 60  # nothing: what every pod has
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | RESOURCE_CLAIMS_OF_POD | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT

@@ -68,6 +68,7 @@ SAFE_FIXES = _import_rules(
     "scheduling.toleration_default",
     "scheduling.affinity_default",
     "scheduling.enforced_affinity",
+    "bypass.gpu_node_without_request",
 )
 """Rules most of whose fixes are safe. Safe fixes are made by default."""
 OPT_IN_FIXES = _import_rules(

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_objects, as_text
-from rules.gpu.devices import DEVICE_CLASS_PREFIX
+from rules.gpu.devices import DEVICE_CLASS_PREFIX, request_of
 from rules.inventory.inventory import DeviceClass, Inventory, ResourceClaim, ResourceClaimTemplate
+from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile, Resource
 
@@ -87,3 +88,26 @@ def device_classes(
     template = as_text(entry.get(TEMPLATE_NAME_FIELD))
     found = inventory.find(ResourceClaimTemplate, template, namespace)
     return found.classes if found else frozenset()
+
+
+def may_get_gpus(container: Container, pod: Pod, inventory: Inventory) -> bool:
+    """Return whether the container asks for a GPU, or uses a claim that may be for one."""
+    names = {as_text(claim.get("name")) for _, claim in container.claims}
+    return asks_for_gpu(container) or any(
+        as_text(entry.get("name")) in names and may_be_for_gpus(entry, pod, inventory)
+        for _, entry in declared_claims(pod)
+    )
+
+
+def asks_for_gpu(container: Container) -> bool:
+    """Return whether the container asks for a GPU, or a part of one, without a claim."""
+    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER_VENDOR})
+
+
+def may_be_for_gpus(entry: Mapping[str, Any], pod: Pod, inventory: Inventory) -> bool:
+    """Return whether the claim that an entry of `pod` refers to may be for GPUs.
+
+    It may unless it is known that none of its classes has any.
+    """
+    classes = device_classes(entry, inventory, pod.object.namespace or "")
+    return not classes or any(is_gpu_class(c, pod.profile, inventory) for c in classes)

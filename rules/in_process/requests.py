@@ -1,4 +1,7 @@
-"""Twins of `rules.gpu.devices` and of `Pod._fraction_target`: what containers request, in CEL."""
+"""What containers request, in CEL: devices, parts of GPUs, and capabilities.
+
+Twins of `rules.gpu.devices`, of `Pod._fraction_target` and of `Container.added_capabilities`.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -154,3 +157,16 @@ def describe_request() -> Expression:
         ),
     )
     return choose((CONTAINER.requestsGpu, string(CONTAINER.request)), otherwise=unknown)
+
+
+def added_capabilities(container: Expression) -> Expression:
+    """`Container.added_capabilities` of `container`, as it was written, without the indices.
+
+    Runtimes write names in upper case as Unicode has it, where two more letters become I and S;
+    CEL knows only ASCII.
+    """
+    written = get(container, "securityContext.capabilities.add", [])
+    in_capitals = written.map(
+        lambda x: x.replace("\u0131", "I").replace("\u017f", "S").upperAscii()
+    )
+    return in_capitals.map(lambda x: choose((x.startsWith("CAP_"), x.substring(4)), otherwise=x))

@@ -1,9 +1,10 @@
 """The statements of a rule in CEL, beside its `check` and in the same module.
 
 A rule that API servers can evaluate themselves has a function `in_process` that returns its
-statements. They use the constants of the module, as `check` does, and the words of this package.
-Tests compare the two on a real API server, word for word. A rule that CEL cannot say has the reason
-in place of the function: `in_process = "why not"`.
+statements. If they depend on the policy, it takes the options of the rule and the profile. They
+use the constants of the module, as `check` does, and the words of this package. Tests compare the
+two on a real API server, word for word. A rule that CEL cannot say has the reason in place of the
+function: `in_process = "why not"`.
 
 A rule whose fix API servers can make themselves has a function `in_process_fix`, which takes the
 options of the rule and the profile of the policy, and returns its mutations. It may also use the

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.bounds import too_large
-from rules.in_process.capabilities import added_capabilities
 from rules.in_process.components import IS_POD, KIND, is_daemon
 from rules.in_process.expression import (
     OBJECT,
@@ -47,6 +46,7 @@ from rules.in_process.nodes import (
 )
 from rules.in_process.patterns import NOTHING, regex_of
 from rules.in_process.requests import (
+    added_capabilities,
     fraction_target,
     is_class,
     requesting,

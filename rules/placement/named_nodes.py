@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import as_objects, as_text
 from rules.gpu.components import is_made_by_daemon_set
-from rules.inventory.inventory import HOSTNAME_LABEL, GpuNodes
+from rules.inventory.inventory import HOSTNAME_LABEL, GpuNodes, Inventory
 from rules.objects.pod import Pod
 from rules.placement.node_affinity import expressions, required_terms
 from rules.profile.context import Context
@@ -31,10 +31,15 @@ def named_gpu_node(pod: Pod, context: Context) -> NamedGpuNode | None:
     The node of a pod that exists does not count, because the scheduler has chosen it. Nor does the
     node for which the controller of a DaemonSet has made the pod.
     """
-    for name in _named_nodes(pod, context):
-        for shown_by, nodes in context.inventory.all_in(GpuNodes, None).items():
-            if name in nodes.names:
-                return NamedGpuNode(name, shown_by)
+    found = (gpu_node(name, context.inventory) for name in _named_nodes(pod, context))
+    return next(filter(None, found), None)
+
+
+def gpu_node(name: str, inventory: Inventory) -> NamedGpuNode | None:
+    """Return the GPU node `name`, or None if no GPU node with this name is known."""
+    for shown_by, nodes in inventory.all_in(GpuNodes, None).items():
+        if name in nodes.names:
+            return NamedGpuNode(name, shown_by)
     return None
 
 

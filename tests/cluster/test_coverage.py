@@ -8,10 +8,16 @@ from typing import NamedTuple
 import pytest
 
 from rules.finding import Action
+from tests.testkit.admission.registered_webhook import create
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import Processes
+from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.coverage.fixtures import EVERY_BYPASS, runtime_classes
-from tests.testkit.coverage.observed import admission_outcome, lint_outcomes
+from tests.testkit.coverage.observed import (
+    EXCLUSION_RULE,
+    admission_outcome,
+    exclusion_outcome,
+    lint_outcomes,
+)
 from tests.testkit.coverage.table import (
     DOCUMENT,
     Bypass,
@@ -81,6 +87,57 @@ def strict(
 def test_pods_under_the_strict_policy(plane: ControlPlane, strict: str, bypass: Bypass) -> None:
     outcome = admission_outcome(plane, strict, bypass, "Pod", ignored_rules={"image-default-all"})
     assert outcome == bypass.cell("strict")
+
+
+@pytest.fixture(scope="module")
+def exclusion(
+    plane: ControlPlane, processes: Processes, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A namespace in mode deny whose pods without a GPU are kept off GPU nodes."""
+    folder, policy = (
+        tmp_path_factory.mktemp("exclusion"),
+        f"rules: {{{EXCLUSION_RULE}: {{action: deny}}}}\n",
+    )
+    with namespace_with_policy(plane, processes, folder, "gpuward-exclusion", policy) as namespace:
+        yield namespace
+
+
+@WITH_RUNTIME_CLASSES
+@EVERY_BYPASS
+def test_pods_kept_off_gpu_nodes(plane: ControlPlane, exclusion: str, bypass: Bypass) -> None:
+    assert exclusion_outcome(plane, exclusion, bypass) == bypass.cell("exclusion")
+
+
+@WITH_RUNTIME_CLASSES
+def test_the_scheduler_never_places_a_pod_that_is_kept_off_on_a_gpu_node(
+    plane: ControlPlane, exclusion: str
+) -> None:
+    node = f"{exclusion}-gpus"
+    labels = {"nvidia.com/gpu.present": "true", "exclusion-test": exclusion}
+    plane.gpu_node(node, labels=labels, taint=False)
+    names = set()
+    for number, bypass in enumerate(bypasses()):
+        pod = {"apiVersion": "v1", "kind": "Pod", **bypass.pod}
+        if bypass.cell("exclusion") != "kept off" or pod["spec"].get("nodeName"):
+            continue  # of one with nodeName the kubelet decides: tests/real_node/test_ways.py
+        pod["metadata"]["name"] = f"kept-off-{number}"
+        pod["spec"]["nodeSelector"] = {"exclusion-test": exclusion}
+        assert create(plane, exclusion, pod, user=bypass.user).status == 201, bypass.name
+        names.add(pod["metadata"]["name"])
+    assert len(names) >= 30
+
+    def unschedulable() -> set[str]:
+        made = plane.request("GET", f"/api/v1/namespaces/{exclusion}/pods").body["items"]
+        return {
+            pod["metadata"]["name"]
+            for pod in made
+            for condition in pod["status"].get("conditions", [])
+            if condition.get("reason") == "Unschedulable"
+        }
+
+    eventually(lambda: unschedulable() == names, what="the scheduler finds no node for any")
+    plane.kubectl("delete", "pods", "--all", "-n", exclusion, "--force")
+    plane.request("DELETE", f"/api/v1/nodes/{node}")
 
 
 @pytest.mark.parametrize("profile", profiles())

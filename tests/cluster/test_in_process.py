@@ -16,6 +16,8 @@ from policies.loading import default_policy, load_policy
 from policies.policy import Policy
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.objects.pod import MIRROR_ANNOTATION
+from rules.placement.exclusion import exclusion, labels_of_gpu_nodes
+from rules.placement.node_affinity import REQUIRED_AFFINITY
 from rules.profile.context import Context
 from tests.testkit.admission.in_process import (
     ADMIN,
@@ -31,6 +33,7 @@ from tests.testkit.admission.in_process import (
 )
 from tests.testkit.admission.largest_pods import LARGEST
 from tests.testkit.admission.lint_admission_parity import pod_of, pods
+from tests.testkit.admission.placed_pods import placed_pods
 from tests.testkit.admission.random_pods import random_pod
 from tests.testkit.admission.reviews import variable
 from tests.testkit.api_subjects import wrap_in_deployment
@@ -229,6 +232,31 @@ def test_random_pods_are_judged_as_by_the_rules(
     differences, seen = _differences(exports, made)
     assert differences == {}
     assert seen["denied"] >= 20
+
+
+@pytest.mark.parametrize("nodes", [[], ["zone=a", "zone=b", "example.com/pool"]])
+def test_pods_are_kept_off_gpu_nodes_as_by_the_rules(exports: Exports, nodes: list[str]) -> None:
+    settings = {"action": "deny", "options": {"nodes": nodes}}
+    policy = _policy(rules={"gpu-node-without-request": settings})
+    own = exports.add(policy)
+    labels = labels_of_gpu_nodes(policy.profile, nodes)
+    terms = [{"matchExpressions": [exclusion(key, values) for key, values in labels.items()]}]
+    affinity = {"nodeAffinity": {REQUIRED_AFFINITY: {"nodeSelectorTerms": terms}}}
+    exports.wait(own, affinity=affinity)
+    known = [
+        case
+        for case in cases()
+        if case.rule == "gpu-node-without-request" and "inventory" not in case.circumstances
+    ]
+    manifests = pods((case.name, case.manifest) for case in known)
+    made = {
+        name: prepared(pod_of(manifest), own, f"case-{number}")
+        for number, (name, manifest) in enumerate(manifests.items())
+    }
+    differences, seen = _differences(exports, made | placed_pods(own, 200), policy)
+    exports.remove(own)
+    assert differences == {}
+    assert seen["denied"] >= 50
 
 
 def _stored(plane: Cluster, pod: Any) -> Any:

@@ -7,16 +7,19 @@ from typing import Any
 
 import pytest
 
+from policies.bundles import BUNDLES, bundle
 from rules.base import traits
 from rules.catalog.index import CATALOG
+from rules.finding import Action
 from rules.relevance.expressions import LONGEST, MOST, MOST_PREFERRED
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from tests.testkit.paths import DOCS
 from tools.chart_files import match_condition
-from webhook.match_conditions import MOST_OWN_NAMES, UncoveredError
+from webhook.match_conditions import MOST_OWN_NAMES, UncoveredError, is_about_every_pod
 
 MANUAL = DOCS / "matching.md"
 PLACEHOLDER = re.compile("%[A-Za-z]+%")
+ABOUT_EVERY_POD = [rule.name for rule in CATALOG if is_about_every_pod(rule)]
 VARIABLE = re.compile("[A-Z][A-Z0-9_]{3,}")
 
 
@@ -29,6 +32,19 @@ def test_a_rule_that_needs_a_trait_without_a_condition_is_an_error() -> None:
         match_condition((*CATALOG, known._replace(name="new", needs=())))
     both = known._replace(name="new", needs=(traits.HOST_NAMESPACE, traits.GPU_RESOURCE))
     assert match_condition((*CATALOG, both)) == match_condition()
+
+
+def test_no_bundle_turns_on_a_rule_about_every_pod() -> None:
+    """The chart looks for such rules in the policy alone."""
+    on = {name for bundle_name in BUNDLES for name in bundle(bundle_name)["rules"]}
+    assert [rule.action for rule in CATALOG if is_about_every_pod(rule)] == [Action.OFF]
+    assert on.isdisjoint(ABOUT_EVERY_POD)
+
+
+def test_a_rule_about_every_pod_that_is_off_leaves_the_condition() -> None:
+    for action in (False, "off"):
+        policy = {"rules": {ABOUT_EVERY_POD[0]: {"action": action}}}
+        assert chart_condition({"policy": policy}) == chart_condition()
 
 
 def test_a_new_option_of_a_rule_is_an_error() -> None:
@@ -54,7 +70,12 @@ def test_names_of_nodes_count_only_where_the_webhook_knows_them() -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [{"registration": {"matchConditions": False}}, {"policy": {"voidEveryContainer": True}}],
+    [
+        {"registration": {"matchConditions": False}},
+        {"policy": {"voidEveryContainer": True}},
+        *({"policy": {"rules": {name: {"action": "warn"}}}} for name in ABOUT_EVERY_POD),
+        {"policyText": f"rules: {{{ABOUT_EVERY_POD[0]}: {{action: deny}}}}\n"},
+    ],
 )
 def test_there_is_no_condition_if_all_pods_must_be_evaluated(values: Any) -> None:
     assert chart_condition(values) == ""

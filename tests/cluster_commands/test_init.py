@@ -21,6 +21,7 @@ from cluster.webhooks.callers import Callers, Peer
 from lint.policy.cli import main as check_policy
 from policies.loading import default_policy, load_policy
 from policies.profiles import built_in_profiles
+from rules.finding import Action
 from tests.testkit.chart.rendering import CHART, render
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
@@ -374,6 +375,24 @@ def test_what_is_commented_out_fits_in(cluster: str, tmp_path: Path) -> None:
     (tmp_path / POLICY).write_text(uncommented(policy))
     (tmp_path / VALUES).write_text(uncommented(values))
     assert render(tmp_path / VALUES, options=("--set-file", f"policyText={tmp_path / POLICY}"))
+
+
+def test_pods_without_a_gpu_may_be_kept_off_gpu_nodes(tmp_path: Path) -> None:
+    agents = [
+        workload("DaemonSet", "node-exporter", "monitoring", "exporter"),
+        workload("DaemonSet", "cilium", "kube-system", "cilium"),
+        workload("DaemonSet", "dcgm", "gpu-operator", "nvidia-dcgm"),
+    ]
+    _, proposed, _ = run(tmp_path, *GKE, node("cpu-0"), *agents)
+    policy = load_policy(uncommented(proposed), POLICY)
+    assert policy.rules["gpu-node-without-request"].action is Action.DENY
+    (exception,) = policy.exceptions
+    assert "{namespace: monitoring, serviceAccount: exporter}" in proposed
+    assert exception.rules == ("gpu-node-without-request",)
+    assert not load_policy(proposed, POLICY).rules
+    others = node("cpu-0"), node("cpu-0", labels=GKE_LABELS)
+    for nodes in (GKE, [*GKE, others[1]], [*gpu_nodes(1, labels={}), others[0]]):
+        assert "gpu-node-without-request" not in run(tmp_path, *nodes)[1]
 
 
 def test_hostile_names_change_nothing(tmp_path: Path) -> None:

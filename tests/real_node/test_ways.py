@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rules.placement.exclusion import exclusion
+from rules.placement.node_affinity import REQUIRED_AFFINITY
 from tests.testkit.admission.registered_webhook import create, is_enforced
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
@@ -133,6 +135,29 @@ def test_a_pod_that_names_its_node_is_rejected_while_others_have_the_cards(
     )
     assert status["reason"] == "UnexpectedAdmissionError"
     assert devices(real_node, without, "all").gpus == ALL
+
+
+def test_a_pod_that_names_its_node_is_kept_off_by_the_kubelet(
+    real_node: RealNode, without: str
+) -> None:
+    """So the fix of the rule gpu-node-without-request holds for it, too."""
+    real_node.plane.kubectl("label", "node", real_node.name, "kept-off=yes", "--overwrite")
+    terms = [{"matchExpressions": [exclusion("kept-off", ["yes"])]}]
+    affinity = {"nodeAffinity": {REQUIRED_AFFINITY: {"nodeSelectorTerms": terms}}}
+    named = pod(container(**BYPASS, image=SHOW_DEVICES), nodeName=real_node.name, affinity=affinity)
+    named["metadata"] = {"name": "named"}
+    assert create_pod(real_node.plane, without, named).status == 201
+    path = f"/api/v1/namespaces/{without}/pods/named"
+    status = eventually(
+        lambda: (
+            (found := real_node.plane.request("GET", path).body["status"])["phase"] == "Failed"
+            and found
+        ),
+        what="the kubelet rejects the pod",
+    )
+    assert status["reason"] == "NodeAffinity"
+    assert not status.get("containerStatuses")
+    real_node.plane.kubectl("label", "node", real_node.name, "kept-off-")
 
 
 def test_a_gpu_cannot_be_added_to_a_running_pod(real_node: RealNode, without: str) -> None:

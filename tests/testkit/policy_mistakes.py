@@ -54,6 +54,16 @@ MISTAKES: list[tuple[str, str, str]] = [
         "finds nothing until one of its options is set: repositories, require_digest",
     ),
     (
+        "profiles: [ack]\nrules: {gpu-node-without-request: {action: deny}}\n",
+        "4:9",
+        "the profile ack names none: set options: {nodes: [LABEL=VALUE]}",
+    ),
+    (
+        "rules: {gpu-node-without-request: {options: {nodes: [a b=c]}}}\n",
+        "3:54",
+        "is no label of a node: write KEY or KEY=VALUE",
+    ),
+    (
         "rules: {gpu-namespace: {action: deny}}\n",
         "3:9",
         "finds nothing until its option is set: namespaces",

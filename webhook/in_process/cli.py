@@ -13,6 +13,7 @@ from policies.loading import PolicyError
 from policies.policy import Policy
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action, FixScope
+from rules.profile.profile import Profile
 from sources.policy_file import PolicyChoice
 from terminal import CommandParser, write_error
 from webhook.in_process.fixes import fix_objects
@@ -154,12 +155,12 @@ def _explain(policy: Policy, kinds: Sequence[str]) -> Iterator[str]:
         for one in (one for one in active if one.rule.family == family):
             for kind in dict.fromkeys(kinds):
                 name = one.rule.name if kind == kinds[0] else ""
-                text = _export_of(one) if kind == "vap" else _fix_of(one, fixing)
+                text = _export_of(one, policy.profile) if kind == "vap" else _fix_of(one, fixing)
                 yield f"  {name:<{width}}  {text}\n"
 
 
-def _export_of(active: ActiveRule) -> str:
-    reason, missing = reason_against(active.rule), left_out(active.rule)
+def _export_of(active: ActiveRule, profile: Profile) -> str:
+    reason, missing = reason_against(active.rule), left_out(active, profile)
     text = f"not exported: {reason}" if reason else "exported"
     return text + (f"; but {'; '.join(missing)}" if missing else "")
 

@@ -41,7 +41,12 @@ from webhook.in_process.statements import (
     left_out,
     reason_against,
 )
-from webhook.match_conditions import MOST_OWN_NAMES, condition, count_own_names
+from webhook.match_conditions import (
+    MOST_OWN_NAMES,
+    condition,
+    count_own_names,
+    is_about_every_pod,
+)
 from webhook.registration import BUILT_IN_WORKLOADS, RegistrationOptions, mode_selectors
 
 LEVELS = (Action.DENY, Action.WARN, Action.AUDIT)
@@ -180,7 +185,10 @@ def match_conditions(
 
     There are none if one of `rules` is about every pod, or if the profile has too many names.
     """
-    is_about_all = any(rule.active.options.get("every_container") for rule in rules)
+    is_about_all = any(
+        rule.active.options.get("every_container") or is_about_every_pod(rule.active.rule)
+        for rule in rules
+    )
     own = count_own_names(policy.profile, merged_built_in_profiles())
     if is_about_all or own > MOST_OWN_NAMES:
         return {}
@@ -316,7 +324,7 @@ def _description(
     partly = [
         f"{rule.name}: {'; '.join(texts)}"
         for rule, _ in found
-        if (texts := left_out(rule.active.rule))
+        if (texts := left_out(rule.active, policy.profile))
     ]
     sentences = [
         f"Rules of gpuward for the action {target.level.word} about pods and workloads:",

@@ -41,6 +41,7 @@ from rules.in_process.statement import (
     Statement,
 )
 from rules.objects.pod import Pod
+from rules.profile.profile import Profile
 from rules.rule import Rule, load_module
 
 NOT_ABOUT_PODS = "it is about other objects than pods"
@@ -95,18 +96,27 @@ def reason_against(rule: Rule[Any]) -> str:
     return NOT_WRITTEN if rule.family in ISOLATION_FAMILIES else NO_BYPASS
 
 
-def left_out(rule: Rule[Any]) -> tuple[str, ...]:
-    """Return what the statements of `rule` leave out, in sentences without a dot."""
-    if reason_against(rule):
+def left_out(active: ActiveRule, profile: Profile) -> tuple[str, ...]:
+    """Return what the statements of a rule leave out, in sentences without a dot."""
+    if reason_against(active.rule):
         return ()
-    statements: tuple[Statement, ...] = load_module(rule).in_process()
+    statements = _statements(active, profile)
     return tuple(dict.fromkeys(s.leaves_out for s in statements if s.leaves_out))
+
+
+def _statements(active: ActiveRule, profile: Profile) -> tuple[Statement, ...]:
+    """Return the statements of a rule; those of some depend on its options and on the profile."""
+    say = load_module(active.rule).in_process
+    said: tuple[Statement, ...] = (
+        say(active.options, profile) if say.__code__.co_argcount else say()
+    )
+    return said
 
 
 def exported_rules(rules: RuleSet) -> list[ExportedRule]:
     """Those of `rules` that can be said in CEL, in their order."""
     return [
-        ExportedRule(active, load_module(active.rule).in_process())
+        ExportedRule(active, _statements(active, rules.profile))
         for active in rules.rules
         if not reason_against(active.rule)
     ]

@@ -2,13 +2,23 @@
 The match condition, as a YAML list. API servers evaluate it and send only pods to which a rule
 may apply. `make docs` generates it from the rules; this template adds names from the user's own
 profiles, and pods that only concern a rule where the webhook has an inventory. The list is empty
-if the policy applies to every container, or if the profiles add so many names that the condition
+if the policy applies to every container or every pod, or if the profiles add so many names that the condition
 could become too expensive: with failurePolicy Ignore, API servers do not send a pod for which the
 condition fails.
 */}}
 {{- define "gpuward.matchConditions" -}}
 {{- $policy := include "gpuward.policy" . | fromJson -}}
-{{- if and .Values.registration.matchConditions (not $policy.voidEveryContainer) -}}
+{{- $isAboutEveryPod := false -}}
+{{- with $policy.rules -}}
+{{- if kindIs "map" . -}}
+{{- with get . "gpu-node-without-request" -}}
+{{- if kindIs "map" . -}}
+{{- $isAboutEveryPod = not (has (get . "action" | toString) (list "" "off" "false")) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.registration.matchConditions (not $policy.voidEveryContainer) (not $isAboutEveryPod) -}}
 {{- $own := dict "annotations" list "variables" list "labels" list "taints" list "runtimeClasses" list -}}
 {{- range include "gpuward.objects" $policy.profiles | fromJsonArray -}}
 {{- range concat (include "gpuward.objects" .fractions | fromJsonArray) (include "gpuward.objects" .schedulers | fromJsonArray) -}}

@@ -19,6 +19,7 @@ from cluster.source.objects import (
     ENDPOINTS,
     MUTATING,
     NAMESPACES,
+    NODES,
     SERVICES,
     VALIDATING,
     Object,
@@ -42,6 +43,7 @@ from cluster.webhooks.webhook_client import Target, UnknownNameError, Unreachabl
 from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.finding import Action
+from rules.placement.exclusion import is_gpu_node, label_texts, labels_of_gpu_nodes
 from webhook.registration import MODE_LABEL
 
 _WEBHOOK = "webhook"
@@ -224,3 +226,46 @@ def _difference(
 def _gpu_namespaces(facts: DoctorFacts) -> set[str]:
     consumers = facts.usage.consumers if facts.usage else ()
     return {consumer.namespace for consumer in consumers}
+
+
+_EXCLUSION_RULE = "gpu-node-without-request"
+_EXCLUSION = "labels of GPU nodes"
+
+
+def check_exclusion(facts: DoctorFacts) -> Iterator[Row]:
+    """Rows about the labels by which the policy keeps pods without a GPU off GPU nodes.
+
+    None, if the policy does not.
+    """
+    active = next(
+        (r for r in facts.policy.rule_set().rules if r.rule.name == _EXCLUSION_RULE), None
+    )
+    if active is None:
+        return
+    if row := why_missing(facts, _EXCLUSION, NODES):
+        yield row
+        return
+    labels = labels_of_gpu_nodes(facts.policy.profile, active.options["nodes"])
+    nodes = dict(by_name(facts.objects(NODES)))
+    excluded = {name for name, node in nodes.items() if is_gpu_node(_labels_of(node), labels)}
+    known, usages = label_texts(labels), facts.usage.nodes if facts.usage else ()
+    with_gpus = [u.name for u in usages if any(used.total for used in u.resources)]
+    if is_open := sorted(name for name in with_gpus if name not in excluded):
+        yield wrong(
+            _EXCLUSION,
+            first_few(is_open),
+            f"have GPUs and not the label {known}, so pods without a GPU may run there",
+            "set it when nodes join the cluster, or name the label that they have in the option "
+            f"`nodes` of {_EXCLUSION_RULE}: docs/exclusion.md",
+            names=is_open,
+        )
+    if nodes and len(excluded) == len(nodes):
+        message = f"each of {many(len(nodes), 'node')} has the label {known}"
+        remedy = "pods without a GPU have no node: name a label that GPU nodes alone have"
+        yield wrong(_EXCLUSION, "the policy", message, remedy)
+    elif not is_open:
+        yield ok(_EXCLUSION, "the policy", f"all GPU nodes have the label {known}")
+
+
+def _labels_of(node: Object) -> Mapping[str, Any]:
+    return as_object(as_object(node.get("metadata")).get("labels"))

@@ -23,12 +23,11 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
 
-from rules.base.json_values import as_text, display
+from rules.base.json_values import display
 from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
-from rules.gpu.claims import OTHER_VENDOR, declared_claims, device_classes, is_gpu_class
-from rules.gpu.devices import request_of
-from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+from rules.gpu.claims import may_get_gpus
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -37,7 +36,7 @@ def check(pod: Pod, context: Context) -> Findings:
     if not allowed or not namespace or matches_any(allowed, namespace):
         return
     for container in pod.containers:
-        if _requests_gpus(container) or _may_claim_gpus(container, pod, context):
+        if may_get_gpus(container, pod, context.inventory):
             yield Finding(
                 path=container.resources_path,
                 key="namespace",
@@ -48,22 +47,6 @@ def check(pod: Pod, context: Context) -> Findings:
                 "one",
             )
             return
-
-
-def _requests_gpus(container: Container) -> bool:
-    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER_VENDOR})
-
-
-def _may_claim_gpus(container: Container, pod: Pod, context: Context) -> bool:
-    """Return whether the container uses a claim that may be for GPUs."""
-    names = {as_text(claim.get("name")) for _, claim in container.claims}
-    for _, entry in declared_claims(pod):
-        if as_text(entry.get("name")) in names:
-            classes = device_classes(entry, context.inventory, pod.object.namespace)
-            known = [is_gpu_class(c, pod.profile, context.inventory) for c in classes]
-            if not known or any(known):
-                return True
-    return False
 
 
 RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU,), options={"namespaces": ()})

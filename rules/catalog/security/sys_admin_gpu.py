@@ -66,7 +66,6 @@ from typing import NamedTuple
 
 from rules.base.json_values import remove
 from rules.base.traits import GPU_EVIDENCE, PRIVILEGED
-from rules.in_process.capabilities import added_capabilities
 from rules.in_process.expression import (
     OBJECT,
     POLICY,
@@ -82,6 +81,7 @@ from rules.in_process.expression import (
     not_,
     text,
 )
+from rules.in_process.requests import added_capabilities
 from rules.in_process.statement import CONTAINER, EVIDENCE, Statement
 from rules.placement.gpu_nodes import Evidence, excludes_nvidia, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule

@@ -71,6 +71,10 @@ _PROBES: tuple[dict[str, Any], ...] = (
     {"container": _variable("CUDA_VISIBLE_DEVICES", "0") | _PRIVILEGED},
     {"container": _variable("CUDA_HOME", "/") | _PRIVILEGED},
     {"container": _variable("CGPU_DISABLE", "1")},
+    {
+        "container": _variable("GPU_CORE_UTILIZATION_POLICY", "disable")
+        | {"resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
+    },
 )
 
 
@@ -199,16 +203,21 @@ class Exports:
         made["metadata"]["namespace"] = metadata["namespace"]
         return made
 
-    def wait(self, namespace: str) -> None:
-        """Wait until API servers evaluate pods in `namespace`, by all policies."""
-        for fields in _PROBES:
-            self._wait_for_answer(namespace, fields)
+    def wait(self, namespace: str, **spec: Any) -> None:
+        """Wait until API servers evaluate pods in `namespace`, by all policies.
 
-    def _wait_for_answer(self, namespace: str, fields: dict[str, Any]) -> None:
+        `spec` has fields without which one policy says something of every pod.
+        """
+        for fields in _PROBES:
+            self._wait_for_answer(namespace, fields, spec)
+
+    def _wait_for_answer(
+        self, namespace: str, fields: dict[str, Any], spec: dict[str, Any]
+    ) -> None:
         """Wait until a policy says something of a pod with these fields, and of a workload."""
         container = {"name": "a", "image": "x", **fields["container"]}
         metadata = {"labels": {"a": "b", **fields.get("labels", {})}}
-        probe = new_pod(namespace, metadata=metadata, containers=[container])
+        probe = new_pod(namespace, metadata=metadata, containers=[container], **spec)
         workload = {
             "apiVersion": "apps/v1",
             "kind": "Deployment",

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
+from rules.base.traits import REQUIRED_AFFINITY
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import HTTP_REFUSED
@@ -22,6 +23,8 @@ from webhook.admission.enforcement import FIXED_ANNOTATION
 
 # These rules add scheduling defaults to GPU pods and stop no bypass.
 PLACEMENT_RULES = frozenset({"toleration-default", "affinity-default", "scheduler-name"})
+EXCLUSION_RULE = "gpu-node-without-request"
+EXCLUDED = {"key": "nvidia.com/gpu.present", "operator": "NotIn", "values": ["true"]}
 RULE_NAME = re.compile(r"\[([a-z-]+)\]")
 
 
@@ -69,7 +72,7 @@ def admission_outcome(
     manifest = bypass.pod if kind == "Pod" else bypass.deployment
     response = create(plane, namespace, manifest, dry_run=True, user=bypass.user)
     reported = _reported_rules(response) - (ignored_rules - bypass.rules)
-    if reported:
+    if reported - {EXCLUSION_RULE}:
         # At least one rule that reports is one that the bypass lists.
         assert bypass.rules & reported, response
     if response.status >= HTTP_REFUSED:
@@ -77,6 +80,24 @@ def admission_outcome(
     if bypass.fixed and kind == "Pod" and _is_fixed(bypass, response.body):
         return "fixed"
     return "announced" if reported else NOT_STOPPED
+
+
+def exclusion_outcome(plane: ControlPlane, namespace: str, bypass: Bypass) -> str:
+    """The outcome of creating the Pod where the rule gpu-node-without-request is on.
+
+    `kept off` says that it gets a required node affinity which excludes GPU nodes.
+    """
+    response = create(plane, namespace, bypass.pod, dry_run=True, user=bypass.user)
+    if response.status < HTTP_REFUSED and is_kept_off(response.body):
+        return "kept off"
+    return admission_outcome(plane, namespace, bypass, "Pod")
+
+
+def is_kept_off(created: Any) -> bool:
+    """Return whether every term of the required node affinity excludes GPU nodes."""
+    node = created["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = node.get(REQUIRED_AFFINITY, {}).get("nodeSelectorTerms", [])
+    return bool(terms) and all(EXCLUDED in term.get("matchExpressions", []) for term in terms)
 
 
 def response_outcome(response: Response) -> str:

@@ -33,6 +33,7 @@ COLUMNS = {
     "lint": "lint",
     "pods": "Pods",
     "strict": "strict policy",
+    "exclusion": "off GPU nodes",
     "workloads": "workloads",
     "kubernetes": "API server alone",
     "baseline": "with Pod Security",
@@ -99,8 +100,8 @@ class Bypass:
     def cell(self, column: str, profile: str | None = None) -> str:
         """The outcome that the table states for a column."""
         cells = {**self.entry["cells"], **self.entry.get("with_profile", {}).get(profile, {})}
-        if column == "strict":
-            column = "strict" if "strict" in cells else "pods"
+        if column in ("strict", "exclusion"):
+            column = column if column in cells else "pods"
         return str(cells.get(column, NOT_STOPPED))
 
 
@@ -161,7 +162,8 @@ def _bypass_row(bypass: Bypass, description: str, profile: str | None) -> str:
     cells = {column: bypass.cell(column, profile) for column in COLUMNS}
     needs_mitigation = cells["pods"] in ("announced", NOT_STOPPED)
     if profile:
-        cells["strict"] = "not tested"  # the strict policy is tested with its own profile only
+        # These two are tested with their own profile only.
+        cells["strict"] = cells["exclusion"] = "not tested"
     names = bypass.mitigations if needs_mitigation else []
     outcomes = map(_emphasized, cells.values())
     return _row([description, *outcomes, _on_a_node(bypass), _joined(names)])

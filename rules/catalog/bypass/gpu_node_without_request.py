@@ -1,0 +1,246 @@
+"""A pod that asks for no GPU may run on GPU nodes.
+
+What it does
+------------
+Keeps pods that ask for no GPU off the nodes that have some. The rule is off by default and in every
+bundle, because it changes where ordinary pods run: [docs/exclusion.md](../exclusion.md) says how to
+turn it on without stopping the agents of GPU nodes. GPU nodes are those with the labels that the
+profiles of the policy name in `affinities`, such as `nvidia.com/gpu.present=true`, or those with
+the labels in the option `nodes`.
+
+Finds a pod without a GPU whose node selector and required node affinity also allow such nodes; a
+toleration of their taints, or of every taint; a pod that selects GPU nodes, by any label that a
+profile knows or by a name; and a running pod on a GPU node, as far as the nodes are known.
+
+A pod asks for a GPU by a resource, a claim, or an annotation of its scheduler. A claim counts
+unless it is known that none of its classes is of GPUs. A resource that may be a GPU by a name that
+no profile has counts as well.
+
+Not evaluated: the components of the GPU platform, which the profile lists; and kinds that keep
+placement elsewhere, such as Volcano's Job and Knative's Service, until their pods are created. For
+other agents of GPU nodes, such as log shippers, write exceptions: `gpuward init` lists those that
+run.
+
+Why it matters
+--------------
+A container can reach a GPU without asking for one in ways that nothing in the pod shows: an image
+that sets the variable itself, a key of a ConfigMap, a volume that leads to a device. All of them
+need one thing: that the pod runs on a node with a GPU. And pods without a GPU take CPU and memory
+from those that need a GPU, whose cards then stay idle.
+
+Fix safety
+----------
+The fix is made by default, as the administrator has asked for it. It adds to the required node
+affinity what excludes GPU nodes: the terms are alternatives, so each of them gets it. It removes
+tolerations of the taints of GPU nodes. In place of a toleration of every taint it writes those of
+the taints that Kubernetes itself sets, so such a pod no longer tolerates other taints of the
+cluster.
+
+There is no fix if the pod selects GPU nodes itself: it is refused. A DaemonSet whose template is
+not fixed makes pods for GPU nodes too, which stay Pending: with `workloads: fix` in the policy its
+template is fixed.
+
+The label must be on a GPU node when it joins the cluster. `nvidia.com/gpu.present` comes later,
+with NVIDIA's GPU feature discovery: until then the taint alone keeps pods away. Clouds set their
+labels at once.
+
+Options
+-------
+`nodes`: the labels of GPU nodes, in place of those that the profiles name, such as
+`cloud.google.com/gke-accelerator` or `pool=gpu`. A node with one of them is a GPU node.
+
+References
+----------
+- https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#node-affinity
+- https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rules.base.json_values import Path, as_text, display
+from rules.base.traits import EVERY_POD
+from rules.gpu.claims import asks_for_gpu, declared_claims, may_be_for_gpus
+from rules.gpu.devices import name_of_unknown_device
+from rules.in_process.expression import OBJECT, REQUEST, all_of, choose, get, not_, string, text
+from rules.in_process.statement import Mutation, Statement, shown
+from rules.placement.exclusion import (
+    demanded_label,
+    exclusion_edits,
+    label_texts,
+    labels_of_gpu_nodes,
+    narrowing_edits,
+    wide_tolerations,
+)
+from rules.placement.gpu_nodes import gpu_node_label, may_be_placed_elsewhere
+from rules.placement.named_nodes import gpu_node, named_gpu_node
+from rules.placement.node_affinity import NODE_AFFINITY, has_writable_affinity
+from rules.profile.profile import Profile
+from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
+
+_WAYS_OUT = "ask for a GPU, or ask whoever keeps the policy for an exception"
+_EVERY_TAINT = "every taint"
+_ADVICE_FOR_WILDCARD = "tolerate the taints that Kubernetes sets by their names"
+_ADVICE_FOR_TAINT = "remove the toleration"
+
+
+def check(pod: Pod, context: Context) -> Findings:
+    """Yield what lets a pod without a GPU run on GPU nodes."""
+    labels = labels_of_gpu_nodes(pod.profile, context.options["nodes"])
+    if not labels or _asks_for_gpu(pod, context):
+        return
+    if pod.exists:
+        yield from _findings_of_running_pod(pod, context)
+    elif not may_be_placed_elsewhere(pod) and has_writable_affinity(pod):
+        if selection := _selection_of_gpu_nodes(pod, context):
+            path, by = selection
+            yield Finding(path=path, key="selection", message=_selecting(by), help=_WAYS_OUT)
+            return
+        if edits := exclusion_edits(pod, labels):
+            known = label_texts(labels)
+            existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
+            yield Finding(
+                path=(*pod.path, *existing),
+                key="affinity",
+                message=_open(known),
+                help=_advice_to_exclude(known),
+                fix=Fix(f"exclude nodes with {known}", edits, safe=True),
+            )
+        yield from _findings_of_tolerations(pod)
+
+
+def _asks_for_gpu(pod: Pod, context: Context) -> bool:
+    """Return whether the pod asks for a GPU, for what may be one, or has a claim for one.
+
+    A claim counts also if no container uses it: the scheduler looks for its devices.
+    """
+    return any(asks_for_gpu(c) or name_of_unknown_device(c) for c in pod.containers) or any(
+        may_be_for_gpus(entry, pod, context.inventory) for _, entry in declared_claims(pod)
+    )
+
+
+def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
+    name = as_text(pod.spec.get("nodeName"))
+    node = gpu_node(name, context.inventory) if context.operation is None else None
+    if node is not None:
+        yield Finding(
+            path=(*pod.path, "nodeName"),
+            key="node",
+            message=f"the pod asks for no GPU and runs on the node {display(name)}, which has "
+            f"{display(node.shown_by)}",
+            help="keep it off GPU nodes, or write an exception if it is an agent of the node",
+        )
+
+
+def _selection_of_gpu_nodes(pod: Pod, context: Context) -> tuple[Path, object] | None:
+    """Return the place where the pod selects GPU nodes, and by what; None if it does not."""
+    if label := gpu_node_label(pod):
+        return _path_of_placement(pod), display(label)
+    if demanded := demanded_label(pod, labels_of_gpu_nodes(pod.profile, context.options["nodes"])):
+        path, key = demanded
+        return path, display(key)
+    node = named_gpu_node(pod, context)
+    return (_path_of_placement(pod), f"the name {display(node.name)}") if node else None
+
+
+def _path_of_placement(pod: Pod) -> Path:
+    fields = ("nodeName", "nodeSelector", "affinity", "topologySpreadConstraints")
+    return (*pod.path, next((field for field in fields if pod.spec.get(field)), "affinity"))
+
+
+def _findings_of_tolerations(pod: Pod) -> Findings:
+    wide = wide_tolerations(pod)
+    if not wide:
+        return
+    if all(as_text(toleration.get("key")) for _, toleration in wide):
+        taint, advice = _one_taint(display(as_text(wide[0][1]["key"]))), _ADVICE_FOR_TAINT
+    else:
+        taint, advice = _EVERY_TAINT, _ADVICE_FOR_WILDCARD
+    yield Finding(
+        path=(*pod.path, "tolerations", wide[0][0]),
+        key="tolerations",
+        message=_tolerating(taint),
+        help=advice,
+        fix=Fix(advice, tuple(narrowing_edits(pod, wide)), safe=True),
+    )
+
+
+def _selecting(by: object) -> str:
+    return f"the pod asks for no GPU and selects GPU nodes by {by}"
+
+
+def _open(labels: str) -> str:
+    return f"the pod asks for no GPU and may run on GPU nodes, which have {labels}"
+
+
+def _advice_to_exclude(labels: str) -> str:
+    return f"exclude {labels} by a required node affinity"
+
+
+def _tolerating(taint: object) -> str:
+    return f"the pod asks for no GPU and tolerates {taint} of GPU nodes"
+
+
+def _one_taint(key: object) -> str:
+    return f"the taint {key}"
+
+
+def in_process(options: Mapping[str, Any], profile: Profile) -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    from rules.in_process import exclusion  # noqa: PLC0415  # no linter needs it
+
+    labels = labels_of_gpu_nodes(profile, options["nodes"])
+    if not labels:
+        return ()
+    known, words = label_texts(labels), exclusion.exclusion_words(labels, profile)
+    wide = OBJECT.wideTolerations
+    is_wildcard = wide.exists(lambda t: get(t, "key", "") == "")
+    taint = choose(
+        (is_wildcard, _EVERY_TAINT), otherwise=text(_one_taint(shown(string(wide[0].key))))
+    )
+    advice = choose((is_wildcard, _ADVICE_FOR_WILDCARD), otherwise=_ADVICE_FOR_TAINT)
+    is_new = REQUEST.operation == "CREATE"
+    label = OBJECT.selectedGpuLabel
+    omitted = "nodes are known by their labels alone, and a claim counts as one for a GPU"
+    selects = all_of(is_new, not_(OBJECT.mayNeedGpu), label != "")
+    return (
+        Statement(
+            "pod",
+            selects,
+            text(_selecting(shown(label))),
+            _WAYS_OUT,
+            words=words,
+            leaves_out=omitted,
+        ),
+        Statement(
+            "pod",
+            all_of(is_new, OBJECT.mayBeKeptOff, OBJECT.mayRunOnGpuNodes),
+            _open(known),
+            _advice_to_exclude(known),
+        ),
+        Statement(
+            "pod",
+            all_of(is_new, OBJECT.mayBeKeptOff, wide.size() > 0),
+            text(_tolerating(taint)),
+            advice,
+        ),
+    )
+
+
+def in_process_fix(options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
+    """The fix in CEL."""
+    from rules.in_process import exclusion  # noqa: PLC0415  # no linter needs it
+
+    labels = labels_of_gpu_nodes(profile, options["nodes"])
+    if not labels:
+        return ()
+    words = exclusion.exclusion_words(labels, profile)
+    may_run = all_of(OBJECT.mayBeKeptOff, OBJECT.mayRunOnGpuNodes)
+    tolerates = all_of(OBJECT.mayBeKeptOff, OBJECT.wideTolerations.size() > 0)
+    return (
+        Mutation("pod", may_run, exclusion.exclusion_change(labels), words=words),
+        Mutation("pod", tolerates, exclusion.narrowing_change(profile), words=words),
+    )
+
+
+RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(EVERY_POD,), options={"nodes": ()})

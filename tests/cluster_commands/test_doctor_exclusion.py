@@ -1,0 +1,46 @@
+"""The answers of `gpuward doctor` about the nodes that pods without a GPU are kept off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster.doctor.rows import Row, State
+from policies.loading import load_policy
+from tests.testkit.cluster_commands.doctor_rows import rows
+from tests.testkit.cluster_commands.gpu_objects import Object, node
+from tests.testkit.policy_mistakes import POLICY_HEADER
+
+GPU = "nvidia.com/gpu"
+PRESENT = {"nvidia.com/gpu.present": "true"}
+ON = load_policy(f"{POLICY_HEADER}rules: {{gpu-node-without-request: {{action: deny}}}}", "a test")
+
+
+def found(*nodes: Object, policy: Any = ON) -> list[Row]:
+    return rows(*nodes, policy=policy).get("labels of GPU nodes", [])
+
+
+def test_a_policy_without_the_rule_asks_for_no_label() -> None:
+    assert found(node("n1", {GPU: 8}), policy=load_policy(POLICY_HEADER, "a test")) == []
+
+
+def test_every_gpu_node_has_the_label() -> None:
+    (row,) = found(node("n1", {GPU: 8}, labels=PRESENT), node("n2", {}))
+    assert (row.state, row.message) == (
+        State.OK,
+        "all GPU nodes have the label nvidia.com/gpu.present=true",
+    )
+
+
+def test_gpu_nodes_without_the_label() -> None:
+    named = [node(f"n{number}", {GPU: 8}) for number in (1, 2)]
+    (row,) = found(*named, node("n3", {GPU: 8}, labels=PRESENT))
+    assert (row.state, row.subject, row.names) == (State.WRONG, "n1, n2", ("n1", "n2"))
+    assert "pods without a GPU may run there" in row.message
+
+
+def test_a_label_that_every_node_has() -> None:
+    (row,) = found(node("n1", {GPU: 8}, labels=PRESENT), node("n2", {}, labels=PRESENT))
+    assert (row.state, row.message) == (
+        State.WRONG,
+        "each of 2 nodes has the label nvidia.com/gpu.present=true",
+    )
