@@ -66,7 +66,7 @@ SIZED_TRAITS = traits.GPU_VARIABLE | traits.DEVICE_LIST_MOUNT | traits.HOST_PATH
 # find something without its `needs`.
 OPTIONS = frozenset(
     {
-        *("every_container", "max_devices", "namespaces", "node_devices", "repositories"),
+        *("every_container", "labels", "max_devices", "namespaces", "node_devices", "repositories"),
         *("controllers", "require_digest", "reserved", "writers"),
     }
 )

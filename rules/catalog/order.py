@@ -101,6 +101,7 @@ OPT_IN_FIXES = _import_rules(
     "quota.unknown_limit_range_resource",
     "quota.quota_inert_key",
     "quota.queue_without_scheduler",
+    "quota.missing_queue",
     "components.device_plugin_priority",
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""
@@ -161,7 +162,6 @@ REPORTS = _import_rules(
     "quota.unknown_queue_resource",
     "quota.queue_fraction",
     "quota.queue_without_resource",
-    "quota.missing_queue",
     "quota.limit_range_gpu",
     "quota.limit_range_exceeded",
     "quota.made_up_owner",
