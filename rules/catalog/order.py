@@ -173,6 +173,7 @@ REPORTS = _import_rules(
     "quota.quota_without_gpu",
     "security.admin_access_claim",
     "security.gpu_namespace",
+    "security.gpu_share_namespace",
     "claims.invalid_claim",
     "claims.unknown_device_class",
     "claims.invalid_device_selector",

@@ -2,20 +2,29 @@
 
 What it does
 ------------
-Finds pods that request a GPU, or part of one, in a namespace that the option `namespaces` does not
-list. The rule is off by default, and a policy that turns it on must set this option. A resource
-claim counts, unless it is known that none of its classes is of GPUs. It says nothing about a
-manifest that names no namespace, nor about the components of the GPU platform.
+Finds pods that request a GPU, or part of one, in a namespace that the options do not choose. The
+rule is off by default, and a policy that turns it on must set one of them. A resource claim counts,
+unless it is known that none of its classes is of GPUs. It says nothing about a manifest that names
+no namespace, nor about the components of the GPU platform.
+
+The linter knows the labels of the Namespaces in the manifests of the same run, and says nothing
+about the others if `labels` is set. `gpuward audit` knows those of the cluster, and so does the
+webhook with `clusterInventory.namespaces`. At admission a namespace whose labels are not known has
+none: one that was created in the last two minutes, or any without that setting.
 
 Why it matters
 --------------
 A quota limits GPUs in the namespaces that have one. In every other namespace, a user who may create
 pods gets as many GPUs as there are. A list of namespaces closes those that were forgotten.
 
+Whoever may change the labels of a namespace decides whether they choose it.
+
 Options
 -------
 `namespaces`: the names of the namespaces whose pods may have GPUs, in which `*` stands for any
 characters.
+
+`labels`: labels of such namespaces, as `key`, or as `key=value` with `*` in the value.
 
 References
 ----------
@@ -24,17 +33,20 @@ References
 """
 
 from rules.base.json_values import as_text, display
-from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
 from rules.gpu.claims import OTHER_VENDOR, declared_claims, device_classes, is_gpu_class
 from rules.gpu.devices import request_of
+from rules.profile.namespaces import words_of_unchosen
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield the first container that asks for a GPU, if the namespace may have none."""
-    allowed, namespace = context.options["namespaces"], pod.object.namespace
-    if not allowed or not namespace or matches_any(allowed, namespace):
+    if not (context.options["namespaces"] or context.options["labels"]):
+        return
+    namespace = pod.object.namespace
+    more = words_of_unchosen(namespace, context)
+    if more is None:
         return
     for container in pod.containers:
         if _requests_gpus(container) or _may_claim_gpus(container, pod, context):
@@ -42,7 +54,7 @@ def check(pod: Pod, context: Context) -> Findings:
                 path=container.resources_path,
                 key="namespace",
                 message=f"{container} asks for a GPU in the namespace {display(namespace)}, whose "
-                "pods may have none",
+                f"pods may have none{more}",
                 container=container,
                 help="use a namespace for GPU work, or ask whoever keeps the policy to list this "
                 "one",
@@ -66,4 +78,10 @@ def _may_claim_gpus(container: Container, pod: Pod, context: Context) -> bool:
     return False
 
 
-RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU,), options={"namespaces": ()})
+RULE = define_rule(
+    check,
+    action=Action.OFF,
+    since="0.1",
+    needs=(GPU,),
+    options={"namespaces": (), "labels": ()},
+)
