@@ -17,11 +17,13 @@ def is_chosen(namespace: str, context: Context) -> bool | None:
 
     None if that is not known: there is no name, or it depends on labels that are not known.
     """
+    names, labels = context.options["namespaces"], context.options["labels"]
+    if not (names or labels):
+        return False
     if not namespace:
         return None
-    if matches_any(context.options["namespaces"], namespace):
+    if matches_any(names, namespace):
         return True
-    labels = context.options["labels"]
     if not labels:
         return False
     known = context.inventory.find(Namespace, namespace)

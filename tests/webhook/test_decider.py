@@ -585,9 +585,13 @@ def test_a_policy_that_fixes_workloads_adds_the_only_queue_and_what_the_queue_ne
 
 
 def test_a_policy_may_have_the_only_queue_added_to_pods() -> None:
-    fixing = Admission("rules: {missing-queue: {fix: true}}\n", inventory=ONE_QUEUE)
-    fixed = patched(pod(GPU_CONTAINER), fixing.mutate(pod(GPU_CONTAINER)).operations)
-    assert fixed["metadata"]["labels"] == QUEUED
+    allowed = "fix: true"
+    everybody = f"{allowed}, options: {{namespaces: [team-*]}}"
+    for setting, expected in ((everybody, QUEUED), (allowed, {})):
+        policy = f"rules: {{missing-queue: {{{setting}}}}}\n"
+        fixing = Admission(policy, inventory=ONE_QUEUE)
+        fixed = patched(pod(GPU_CONTAINER), fixing.mutate(pod(GPU_CONTAINER)).operations)
+        assert fixed["metadata"].get("labels", {}) == expected
 
 
 def quota(**hard: str) -> dict[str, Any]:

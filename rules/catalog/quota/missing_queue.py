@@ -44,9 +44,9 @@ stay Pending for ever.
 
 Fix safety
 ----------
-The fix writes the label, where the namespace has a single LocalQueue. It is made only where the
-policy allows it: the workload may then have to wait, and which quota pays is a decision. The
-webhook makes it in new Pods, and in new workloads with `workloads: fix`.
+The fix writes the label, where the namespace has a single LocalQueue, and is not made of a note. It
+is made only where the policy allows it: the workload may then have to wait, and which quota pays is
+a decision. The webhook makes it in new Pods, and in new workloads with `workloads: fix`.
 
 Options
 -------
@@ -143,7 +143,7 @@ def check(pod: Pod, context: Context) -> Findings:
     elif queues and name not in queues and not has_placeholder(name) and not _has_run(pod):
         yield _finding_of_unknown(path, name, queues)
     if not _has_run(pod):
-        yield from _findings_of_volcano(pod, path, known, is_new=context.operation is not None)
+        yield from _findings_of_volcano(pod, path, known, knows_all=context.operation is not None)
 
 
 def _paths_of_requests(pod: Pod, context: Context) -> Iterator[Path]:
@@ -171,6 +171,7 @@ def _findings_without_queue(
         why = f"every workload with GPUs in the namespace {display(pod.object.namespace)} must"
     else:
         why = f"its namespace has {_list(queues)}"
+    is_meant = is_batch or must_name_one
     only = min(queues) if len(queues) == 1 else ""
     label = f"{QUEUE_LABEL}: {only}" if only else f"{QUEUE_LABEL} with the name of a LocalQueue"
     where = " in the pod template" if pod.object.kind in UNQUEUED_KINDS else ""
@@ -181,8 +182,8 @@ def _findings_without_queue(
         "Kueue leaves it alone, and no quota counts its GPUs; or it never starts, if Kueue "
         "manages jobs without a queue",
         help=f"write the label {label}{where}",
-        fix=_fix(pod, only) if only else None,
-        action=Action.DENY if is_batch or must_name_one else Action.AUDIT,
+        fix=_fix(pod, only) if only and is_meant else None,
+        action=Action.DENY if is_meant else Action.AUDIT,
     )
 
 
@@ -227,9 +228,12 @@ def _finding_of_unknown(path: Path, name: str, queues: Collection[str]) -> Findi
 
 
 def _findings_of_volcano(
-    pod: Pod, path: Path, queues: Collection[str], *, is_new: bool
+    pod: Pod, path: Path, queues: Collection[str], *, knows_all: bool
 ) -> Findings:
-    """Yield the workload if Volcano has no queue of the name; `is_new` says all are known."""
+    """Yield the workload if none of `queues` has the name that it names.
+
+    `knows_all` says that Volcano has no others.
+    """
     name = volcano_queue_name(pod)
     if not (name and queues) or name in {*queues, *_QUEUES_OF_VOLCANO} or has_placeholder(name):
         return
@@ -240,7 +244,7 @@ def _findings_of_volcano(
         message=f"the queue {display(name)} of the workload does not exist, and Volcano has "
         f"{_list(queues)}: Volcano never starts the workload",
         help=f"name the queue {near}" if near else f"create the Queue {name}, or name another one",
-        action=Action.DENY if near or is_new else Action.AUDIT,
+        action=Action.DENY if near or knows_all else Action.AUDIT,
     )
 
 

@@ -36,12 +36,17 @@ from rules.base.json_values import as_text, display
 from rules.base.traits import GPU
 from rules.gpu.claims import OTHER_VENDOR, declared_claims, device_classes, is_gpu_class
 from rules.gpu.devices import request_of
+from rules.in_process.components import is_chosen_namespace
+from rules.in_process.expression import REQUEST, all_of, any_of, not_, text
+from rules.in_process.statement import CONTAINER, Statement, option, shown
 from rules.profile.namespaces import words_of_unchosen
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
+ADVICE = "use a namespace for GPU work, or ask whoever keeps the policy to list this one"
+
 
 def check(pod: Pod, context: Context) -> Findings:
-    """Yield the first container that asks for a GPU, if the namespace may have none."""
+    """Yield each container that asks for a GPU, if the namespace may have none."""
     if not (context.options["namespaces"] or context.options["labels"]):
         return
     namespace = pod.object.namespace
@@ -53,13 +58,14 @@ def check(pod: Pod, context: Context) -> Findings:
             yield Finding(
                 path=container.resources_path,
                 key="namespace",
-                message=f"{container} asks for a GPU in the namespace {display(namespace)}, whose "
-                f"pods may have none{more}",
+                message=f"{_message(container, display(namespace))}{more}",
                 container=container,
-                help="use a namespace for GPU work, or ask whoever keeps the policy to list this "
-                "one",
+                help=ADVICE,
             )
-            return
+
+
+def _message(container: object, namespace: object) -> str:
+    return f"{container} asks for a GPU in the namespace {namespace}, whose pods may have none"
 
 
 def _requests_gpus(container: Container) -> bool:
@@ -76,6 +82,20 @@ def _may_claim_gpus(container: Container, pod: Pod, context: Context) -> bool:
             if not known or any(known):
                 return True
     return False
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL. A claim counts, whose classes are those of other objects."""
+    names, labels = (option("gpu-namespace", word) for word in ("namespaces", "labels"))
+    is_set = any_of(names.size() > 0, labels.size() > 0)
+    asks = any_of(
+        CONTAINER.isTarget,
+        CONTAINER.hasClaims,
+        CONTAINER.vendors.exists(lambda v: v != OTHER_VENDOR),
+    )
+    message = text(_message(CONTAINER.text, shown(REQUEST.namespace)))
+    where = all_of(is_set, asks, not_(is_chosen_namespace("gpu-namespace")))
+    return (Statement("container", where, message, ADVICE),)
 
 
 RULE = define_rule(

@@ -48,10 +48,18 @@ from rules.base.json_values import as_text, display
 from rules.base.traits import GPU
 from rules.gpu.claims import CLAIM_NAME_FIELD, TEMPLATE_NAME_FIELD, declared_claims
 from rules.gpu.devices import devices, requests_gpu
+from rules.in_process.components import is_chosen_namespace
+from rules.in_process.expression import REQUEST, all_of, any_of, choose, not_, string, text
+from rules.in_process.statement import CONTAINER, Statement, shown
 from rules.inventory.inventory import Inventory, ResourceClaim, ResourceClaimTemplate
 from rules.placement.selected_cards import selects_shared_cards
 from rules.profile.namespaces import words_of_unchosen
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
+
+ADVICE = (
+    "ask for a whole card or a MIG device, or ask whoever keeps the policy to list the namespace"
+)
+_BY_ANNOTATIONS = "annotations"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -60,18 +68,24 @@ def check(pod: Pod, context: Context) -> Findings:
     more = words_of_unchosen(namespace, context)
     if more is None:
         return
+    where = f"the namespace {display(namespace)}" if namespace else "its namespace"
     for container in pod.containers:
         share = _share(container, pod, context)
         if share:
             yield Finding(
                 path=container.resources_path,
                 key="share",
-                message=f"{container} asks for a share of a GPU by {share} in the namespace "
-                f"{display(namespace)}, whose pods may have whole cards and partitions only{more}",
+                message=f"{_message(container, share, where)}{more}",
                 container=container,
-                help="ask for a whole card or a MIG device, or ask whoever keeps the policy to "
-                "list the namespace",
+                help=ADVICE,
             )
+
+
+def _message(container: object, share: object, where: object) -> str:
+    return (
+        f"{container} asks for a share of a GPU by {share} in {where}, whose pods may have whole "
+        "cards and partitions only"
+    )
 
 
 def _share(container: Container, pod: Pod, context: Context) -> str:
@@ -80,7 +94,7 @@ def _share(container: Container, pod: Pod, context: Context) -> str:
         if device.is_requested and device.resource.sharing == "share":
             return display(name)
     if container.is_fraction_target:
-        return "annotations"
+        return _BY_ANNOTATIONS
     if not requests_gpu(container):
         return ""
     name = _shared_claim(container, pod, context.inventory)
@@ -102,6 +116,22 @@ def _shared_claim(container: Container, pod: Pod, inventory: Inventory) -> str:
         if name in used and any(known and known.is_shared for known in (claim, template)):
             return name
     return ""
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL."""
+    shares = CONTAINER.devices.filter(lambda d: d.facts[0].sharing == "share").map(
+        lambda d: string(d.name)
+    )
+    has_share = shares.size() > 0
+    where = all_of(
+        any_of(has_share, CONTAINER.isTarget), not_(is_chosen_namespace("gpu-share-namespace"))
+    )
+    share = choose((has_share, shown(shares.min())), otherwise=_BY_ANNOTATIONS)
+    namespace = shown(REQUEST.namespace)
+    message = text(_message(CONTAINER.text, share, f"the namespace {namespace}"))
+    without = "it does not look at the nodes that the pod selects"
+    return (Statement("container", where, message, ADVICE, leaves_out=without),)
 
 
 RULE = define_rule(
