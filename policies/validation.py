@@ -48,6 +48,9 @@ _NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _NODE_LABEL_PATTERN = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}(={_NAME})?")
 # Rules that find nothing until one of their options is set.
 _RULES_NEEDING_OPTIONS = (_IMAGE_RULE, "gpu-namespace")
+# The option with labels of namespaces (`rules.profile.namespaces`): key, or key=pattern.
+_LABELS_OPTION = "labels"
+_LABEL_PATTERN = re.compile(r"[A-Za-z0-9._/-]+(?:=[A-Za-z0-9._*-]*)?")
 # Images without a registry are completed before they are compared; patterns are not, because
 # `ubuntu` and `pytorch/*` would have to be completed in different ways.
 _REPOSITORY_PATTERN = re.compile(r"(?:[^/]*[.:*\]][^/]*|localhost)(?:/[^/:@]+)*/?")
@@ -158,6 +161,10 @@ def _option_problems(rule: str, known: Mapping[str, Any], option: str, value: An
     elif not _has_option_type(value, known[option]):
         expected = _OPTION_TYPES.get(type(known[option]), "a number")
         yield f"the option {option!r} should be {expected} and is {display(value)}"
+    elif option == _LABELS_OPTION:
+        for label in value:
+            if not _LABEL_PATTERN.fullmatch(label):
+                yield f"no namespace has the label {display(label)}: write key, or key=value"
 
 
 def _path_entry_problems(entries: Iterable[PathEntry]) -> Iterator[Problem]:

@@ -67,8 +67,8 @@ SIZED_TRAITS = traits.GPU_VARIABLE | traits.DEVICE_LIST_MOUNT | traits.HOST_PATH
 # find something without its `needs`.
 OPTIONS = frozenset(
     {
-        *("every_container", "max_devices", "namespaces", "node_devices", "repositories"),
-        *("controllers", "nodes", "require_digest", "reserved", "writers"),
+        *("every_container", "labels", "max_devices", "namespaces", "node_devices", "nodes"),
+        *("controllers", "repositories", "require_digest", "reserved", "writers"),
     }
 )
 # Names of resources in the limits of all containers; only exported policies count them.

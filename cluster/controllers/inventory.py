@@ -19,6 +19,7 @@ from cluster.source.objects import (
     CLAIMS,
     CONFIG_MAPS,
     DEVICE_CLASSES,
+    NAMESPACES,
     NODES,
     RUNTIME_CLASSES,
     MissingRightError,
@@ -58,12 +59,14 @@ class Scope(NamedTuple):
     - `nodes`: compare pods with the nodes, which are all that there will be.
     - `node_names`: know GPU nodes by their names.
     - `queues`: know the queues of Kueue and Volcano, and the flavors of Kueue.
+    - `namespaces`: know the labels of namespaces.
     """
 
     config_maps: bool = False
     nodes: bool = False
     node_names: bool = False
     queues: bool = False
+    namespaces: bool = False
 
 
 def list_inventory(
@@ -81,7 +84,11 @@ def list_inventory(
     """
     variables = variables_of_runtimes(profile)
     builder = new_builder(profile)
-    chosen = ((CONFIG_MAPS, scope.config_maps), (NODES, scope.nodes or scope.node_names))
+    chosen = (
+        (CONFIG_MAPS, scope.config_maps),
+        (NODES, scope.nodes or scope.node_names),
+        (NAMESPACES, scope.namespaces),
+    )
     unknown = []
     for resource in (*ALWAYS, *(resource for resource, is_read in chosen if is_read)):
         try:
@@ -317,6 +324,11 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="list also the queues of Kueue and Volcano, and the ResourceFlavors of Kueue",
     )
+    run.add_argument(
+        "--read-namespaces",
+        action="store_true",
+        help="list also the Namespaces, and keep their labels",
+    )
     add_service_options(run, 60.0, "lists")
     return parser
 
@@ -347,6 +359,7 @@ def _run(options: argparse.Namespace) -> int:
                 nodes=options.read_nodes,
                 node_names=options.read_node_names,
                 queues=options.read_queues,
+                namespaces=options.read_namespaces,
             ),
         )
         return ControlLoop((controller,), options.interval)

@@ -102,6 +102,7 @@ OPT_IN_FIXES = _import_rules(
     "quota.unknown_limit_range_resource",
     "quota.quota_inert_key",
     "quota.queue_without_scheduler",
+    "quota.missing_queue",
     "components.device_plugin_priority",
 )
 """Rules whose fixes need `fix: true` in the policy; a rule's docstring states any exception."""
@@ -162,7 +163,6 @@ REPORTS = _import_rules(
     "quota.unknown_queue_resource",
     "quota.queue_fraction",
     "quota.queue_without_resource",
-    "quota.missing_queue",
     "quota.limit_range_gpu",
     "quota.limit_range_exceeded",
     "quota.made_up_owner",
@@ -174,6 +174,7 @@ REPORTS = _import_rules(
     "quota.quota_without_gpu",
     "security.admin_access_claim",
     "security.gpu_namespace",
+    "security.gpu_share_namespace",
     "claims.invalid_claim",
     "claims.unknown_device_class",
     "claims.invalid_device_selector",

@@ -193,13 +193,16 @@ def pod_from_raw(
 ) -> Pod:
     """The view of a `well_formed_pod`."""
     owner = object_ref("Pod", "", metadata, namespace)
-    return Pod(
+    pod = Pod(
         owner,
         profile,
         spec=(spec, ("spec",)),
         metadata=(metadata, ("metadata",)),
         stable_path="spec",
     )
+    pod.owner_metadata, pod.owner_spec = pod.metadata_view, spec
+    pod.is_made_by_owner = bool(metadata.get("ownerReferences"))
+    return pod
 
 
 class Evaluation:

@@ -130,13 +130,31 @@ def smallest_quota(inventory: Inventory, namespace: str, resource: str) -> Quota
 
 
 # Kueue neither queues these nor copies their label to their pods.
-_UNQUEUED_KINDS = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
+UNQUEUED_KINDS = frozenset({"DaemonSet", "ReplicaSet", "ReplicationController"})
 
 
 def queue_name(pod: Pod) -> str:
     """The name of the LocalQueue by which Kueue queues the pod or its workload; empty if none."""
-    of_owner = None if pod.object.kind in _UNQUEUED_KINDS else pod.owner_labels.get(QUEUE_LABEL)
+    of_owner = None if pod.object.kind in UNQUEUED_KINDS else pod.owner_labels.get(QUEUE_LABEL)
     return as_text(of_owner or pod.labels.get(QUEUE_LABEL))
+
+
+_VOLCANO_JOB = ("batch.volcano.sh", "Job")
+_VOLCANO_SCHEDULER = "volcano"
+_VOLCANO_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+
+
+def is_volcano_job(pod: Pod) -> bool:
+    """Return whether the pod is a template of Volcano's Job."""
+    return (pod.object.group, pod.object.kind) == _VOLCANO_JOB
+
+
+def volcano_queue_name(pod: Pod) -> str:
+    """The Queue of Volcano that the Job, or a pod of Volcano's scheduler, names; empty if none."""
+    if is_volcano_job(pod):
+        return as_text(pod.owner_spec.get("queue"))
+    is_placed = pod.scheduler == _VOLCANO_SCHEDULER
+    return as_text(pod.annotations.get(_VOLCANO_QUEUE_ANNOTATION)) if is_placed else ""
 
 
 # Kueue queues the pods of these, each when it has been created.
@@ -169,12 +187,13 @@ def cluster_queue_of(pod: Pod, inventory: Inventory) -> ClusterQueueOfPod | None
     name = queue_name(pod)
     local = inventory.find(LocalQueue, name, pod.object.namespace) if name else None
     queue = inventory.find(ClusterQueue, local.cluster_queue) if local else None
-    if local is None or queue is None or (pod.exists and not _waits_for_admission(pod)):
+    if local is None or queue is None or (pod.exists and not waits_for_admission(pod)):
         return None
     return ClusterQueueOfPod(name, local.cluster_queue, queue)
 
 
-def _waits_for_admission(pod: Pod) -> bool:
+def waits_for_admission(pod: Pod) -> bool:
+    """Return whether Kueue's scheduling gate holds the pod back."""
     return any(
         gate.get("name") == ADMISSION_GATE
         for _, gate in as_objects(pod.spec.get("schedulingGates"))

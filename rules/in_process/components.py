@@ -16,6 +16,7 @@ from rules.in_process.expression import (
     expression,
     get,
     is_in,
+    name,
     not_,
     optional,
     string,
@@ -23,6 +24,7 @@ from rules.in_process.expression import (
 from rules.in_process.images import is_cuda_image
 from rules.in_process.own_programs import runs_own_program
 from rules.in_process.patterns import matches_any
+from rules.in_process.statement import option
 from rules.objects.pod import MIRROR_ANNOTATION
 from rules.profile.profile import Component, Profile
 
@@ -113,3 +115,15 @@ def is_node_debugger() -> Expression:
     """`is_node_debugger`."""
     key, value = DEBUGGER_LABEL
     return entry(optional(OBJECT.metadata, "labels"), key, "") == value
+
+
+def is_chosen_namespace(rule: str) -> Expression:
+    """`rules.profile.namespaces.is_chosen` for the options of `rule`. Labels are always known."""
+    labels = get(name("namespaceObject"), "metadata.labels", {})
+
+    def is_wanted(key: Expression) -> Expression:
+        pair = key + "=" + string(labels[key])
+        return option(rule, "labels").exists(lambda p: any_of(key.matches(p), pair.matches(p)))
+
+    by_name = option(rule, "namespaces").exists(lambda p: REQUEST.namespace.matches(p))
+    return any_of(by_name, labels.exists(is_wanted))

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from rules.in_process.expression import (
     OBJECT,
+    POLICY,
     Expression,
     Value,
     choose,
@@ -87,8 +88,8 @@ class Statement(NamedTuple):
     - `where`: whether there is a finding.
     - `message` and `help`: those of the finding.
     - `facts`: constants that the expressions name as `POLICY.NAME`, which is quicker than to repeat
-      them. The options of the rule are such constants too; a list of patterns is one of regular
-      expressions.
+      them. The options of the rule are such constants too, as `option` names them; a list of
+      patterns is one of regular expressions.
     - `words`: variables that the expressions name as `OBJECT.NAME`, each after those that it names.
     - `variables`: patterns of variables of containers that are read beside those about GPUs.
     - `leaves_out`: how it differs from `check`, in a sentence without a dot.
@@ -104,6 +105,23 @@ class Statement(NamedTuple):
     words: Mapping[str, Value] = MappingProxyType({})
     variables: tuple[str, ...] = ()
     leaves_out: str = ""
+
+
+def camel_case(rule: str) -> str:
+    """Return the name of a rule as that of a variable: `gpuNamespace` for `gpu-namespace`."""
+    first, *others = rule.split("-")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def option_name(rule: str, option: str) -> str:
+    """Return the name of the constant with an option of a rule; others may have the same option."""
+    return camel_case(f"{rule}-{option.replace('_', '-')}")
+
+
+def option(rule: str, word: str) -> Expression:
+    """The option `word` of the rule."""
+    found: Expression = getattr(POLICY, option_name(rule, word))
+    return found
 
 
 def shown(value: Expression, limit: int = 60) -> Expression:

@@ -13,7 +13,6 @@ from rules.base.text_matching import matches_any
 from rules.base.traits import KAI_QUEUE_LABEL
 from rules.inventory.collectors import GpuNodeCollector, NodeCollector, ShareCollector
 from rules.inventory.inventory import (
-    ADMIN_ACCESS_LABELS,
     ClusterQueue,
     ConfigMap,
     DeviceClass,
@@ -196,8 +195,7 @@ def _vendor_classes(expression: str) -> Iterator[str]:
 
 
 def _namespace(raw: Mapping[str, Any], _variables: VariableNames) -> Namespace:
-    labels = as_object(as_object(raw.get("metadata")).get("labels"))
-    return Namespace({key: labels[key] for key in ADMIN_ACCESS_LABELS if key in labels})
+    return Namespace(as_object(as_object(raw.get("metadata")).get("labels")))
 
 
 def _claim(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceClaim:

@@ -184,7 +184,7 @@ class MigConfiguration(NamedTuple):
 
 
 class Namespace(NamedTuple):
-    """The ADMIN_ACCESS_LABELS that it has."""
+    """The labels of a namespace."""
 
     labels: Mapping[str, Any]
 

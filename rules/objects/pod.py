@@ -27,6 +27,13 @@ class PodMetadata(View):
         self.path = path
         self.profile = profile
 
+    def in_manifest(self, manifest: Json) -> Self:
+        """Return the metadata in an edited `manifest`; this view if no edit has touched it."""
+        raw = as_object(find_value(manifest, self.path))
+        if raw is self.raw or not (raw or self.raw):
+            return self
+        return type(self)(raw, self.path, self.profile)
+
     @cached_property
     def annotations(self) -> Mapping[str, Any]:
         """The annotations."""
@@ -91,14 +98,14 @@ class Pod(SubjectView):
         if self.layout.is_text or self.layout.is_service:
             return self  # no edit is in a text, nor in what was made of several fields
         spec = as_object(find_value(manifest, self.path))
-        metadata = as_object(find_value(manifest, self.metadata_path))
-        same_metadata = metadata is self.metadata or not (metadata or self.metadata)
+        metadata = self.metadata_view.in_manifest(manifest)
+        of_owner = self.owner_metadata and self.owner_metadata.in_manifest(manifest)
+        same_metadata = metadata is self.metadata_view and of_owner is self.owner_metadata
         if spec is self.spec and same_metadata:
             return self
         pod = self._copy()
         pod.spec, pod.earlier_containers = spec, self.containers
-        if not same_metadata:
-            pod.metadata_view = PodMetadata(metadata, self.metadata_path, self.profile)
+        pod.metadata_view, pod.owner_metadata = metadata, of_owner
         return pod
 
     @property

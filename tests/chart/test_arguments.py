@@ -167,7 +167,7 @@ def test_what_watches_reads_the_mounted_policy(name: str, component: str) -> Non
 
 
 def test_the_webhook_reads_what_the_controller_for_the_inventory_writes() -> None:
-    listed = "configMaps: true, nodes: true, nodeNames: true, queues: true"
+    listed = "configMaps: true, nodes: true, nodeNames: true, queues: true, namespaces: true"
     objects = render(f"clusterInventory: {{enabled: true, {listed}, parts: 3}}")
     controller, webhook = (pod_specs(objects)[name] for name in ("inventory", "webhook"))
     options = parsed_arguments(controller)
@@ -176,6 +176,7 @@ def test_the_webhook_reads_what_the_controller_for_the_inventory_writes() -> Non
     assert options.read_nodes
     assert options.read_node_names
     assert options.read_queues
+    assert options.read_namespaces
     assert len(options.config_maps) == 3
     for name in options.config_maps:
         assert not find_one(objects, "ConfigMap", name).get("data")

@@ -29,6 +29,7 @@ VALUES: dict[str, Any] = merge_values(
             "nodes": True,
             "nodeNames": True,
             "queues": True,
+            "namespaces": True,
         },
         "doctor": {"enabled": True},
     },

@@ -6,6 +6,7 @@ import copy
 import datetime
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import product
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,7 @@ import yaml
 from policies.loading import default_policy, load_policy
 from policies.policy import Policy
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
+from rules.inventory.inventory import Inventory, Namespace
 from rules.objects.pod import MIRROR_ANNOTATION
 from rules.placement.exclusion import exclusion, labels_of_gpu_nodes
 from rules.placement.node_affinity import REQUIRED_AFFINITY
@@ -425,6 +427,43 @@ def test_updates_that_leave_a_queue_are_judged_as_by_the_rules(
         assert agree(expected(new, RULES, context, old), said), (after, gates, user, said)
         seen["denied" if said.denied else "clean"] += 1
     assert seen == {"denied": 9, "clean": 4}
+
+
+def test_options_about_namespaces_hold_by_name_and_by_label(exports: Exports) -> None:
+    """API servers know the labels of a namespace, and need no inventory."""
+    options = {"namespaces": ["ml-*"], "labels": ["gpus=allowed*", "shared-gpus"]}
+    settings = {"action": "deny", "options": options}
+    policy = _policy(
+        profiles=["kai"],
+        rules={"gpu-namespace": settings, "gpu-share-namespace": {"action": "deny"}},
+    )
+    without = exports.add(policy)
+    homes = {
+        "no label": without,
+        "another value": exports.namespace_like(without, gpus="denied"),
+        "value": exports.namespace_like(without, gpus="allowed-for-vision"),
+        "key": exports.namespace_like(without, **{"shared-gpus": ""}),
+    }
+    exports.wait(without)
+    requests: dict[str, dict[str, Any]] = {
+        "gpu": {"limits": {"nvidia.com/gpu": "1"}},
+        "share": {"limits": {"nvidia.com/gpu.shared": "1"}},
+        "cpu": {"limits": {"cpu": "1"}},
+    }
+    made = {}
+    for (title, home), (kind, resources) in product(homes.items(), requests.items()):
+        containers = [{"name": "main", "image": "x", "resources": resources}]
+        made[f"{title}: {kind}"] = new_pod(home, f"{kind}-pod", containers=containers)
+    records = {name: Namespace(exports.labels_of(home)) for name, home in homes.items()}
+    inventory = Inventory({Namespace: {"": {homes[n]: record for n, record in records.items()}}})
+    for name, (answer, completed) in exports.compare(made, {}).items():
+        said = observed(answer)
+        assert said is not None, answer.body
+        context = context_for(made[name])._replace(inventory=inventory)
+        assert agree(expected(completed, policy.rule_set(), context), said), (name, said)
+        title, _, kind = name.partition(": ")
+        may_have_gpus = title in {"value", "key"}
+        assert bool(said.denied) is (kind == "share" or (kind == "gpu" and not may_have_gpus)), name
 
 
 def _with_uid(metadata: dict[str, Any], uid: str) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from rules.inventory.inventory import (
     DeviceClass,
     GpuNodes,
     LocalQueue,
+    Namespace,
     NodeGroup,
     NodeSurvey,
     ResourceClaim,
@@ -162,6 +163,16 @@ FLAVOR = {
     "metadata": {"name": "a100"},
     "spec": {"nodeTaints": [{"key": "a", "effect": "NoSchedule"}]},
 }
+
+
+def test_labels_of_namespaces_are_known_if_asked_for() -> None:
+    labels = {"gpus": "allowed"}
+    raw = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml", "labels": labels}}
+    for scope, expected in ((Scope(namespaces=True), Namespace(labels)), (Scope(), None)):
+        cluster = FakeCluster(scope)
+        cluster.objects["namespaces"] = [raw]
+        cluster.controller.reconcile()
+        assert cluster.written().inventory.find(Namespace, "ml") == expected
 
 
 def test_queues_and_flavors_are_known_if_asked_for() -> None:

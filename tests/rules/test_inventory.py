@@ -139,7 +139,7 @@ def test_many_namespaces_leave_room_for_other_objects_of_the_cluster(
     builder.add("RuntimeClass", "node.k8s.io", "", "gpus", {"handler": "nvidia"})
     assert not builder.message_about_missing_objects()
     known = builder.inventory()
-    assert known.find(Namespace, "ns99") == Namespace(allowed)
+    assert known.find(Namespace, "ns99") == Namespace(allowed | {"team": "t99"})
     assert known.find(RuntimeClass, "gpus")
 
 
@@ -285,7 +285,7 @@ def test_containers_are_read_once_for_all_their_resources(monkeypatch: pytest.Mo
     monkeypatch.setattr("rules.gpu.devices.devices", counted)
     inventory = inventory_of(OTHERS, policy.profile, has_all_nodes=True)
     check(pod, policy.rule_set(), Context(TODAY, operation="CREATE", inventory=inventory))
-    assert 100 <= len(reads) <= 5 * 100
+    assert 100 <= len(reads) < 6 * 100
 
 
 def test_amounts_of_no_use_are_left_out() -> None:

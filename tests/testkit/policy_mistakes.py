@@ -66,7 +66,12 @@ MISTAKES: list[tuple[str, str, str]] = [
     (
         "rules: {gpu-namespace: {action: deny}}\n",
         "3:9",
-        "finds nothing until its option is set: namespaces",
+        "finds nothing until one of its options is set: namespaces, labels",
+    ),
+    (
+        'rules: {gpu-namespace: {options: {labels: ["gpus in (yes)"]}}}\n',
+        "3:35",
+        'no namespace has the label "gpus in (yes)": write key, or key=value',
     ),
     *(
         (

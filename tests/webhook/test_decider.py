@@ -534,6 +534,66 @@ def test_a_workload_that_its_queue_never_admits_is_warned_about() -> None:
     assert "example.com/team" in str(added)
 
 
+UNQUEUED = {
+    "Job": workload("batch/v1", "Job", {"template": GPU_TEMPLATE}),
+    "Deployment": workload("apps/v1", "Deployment", {"template": GPU_TEMPLATE}),
+}
+ONE_QUEUE = Inventory({LocalQueue: {"team-vision": {"gpus": LocalQueue("shared")}}})
+EVERYBODY = "rules: {missing-queue: {action: deny, options: {namespaces: [team-*]}}}\n"
+
+
+@pytest.mark.parametrize("kind", UNQUEUED)
+def test_a_workload_without_a_queue_is_refused_where_the_policy_wants_one(kind: str) -> None:
+    new = UNQUEUED[kind]
+    queued = {**new, "metadata": {**new["metadata"], "labels": QUEUED}}
+    refusing = Admission(f"workloads: deny\n{EVERYBODY}")
+    answer = refusing.mutate(new)
+    assert not answer.allowed
+    assert 'every workload with GPUs in the namespace "team-vision" must' in answer.message
+    assert refusing.mutate(queued).allowed
+    assert not refusing.mutate(new, queued).allowed  # an update that removes the label
+    assert refusing.mutate({**new, "metadata": {"name": "train"}}, new).allowed  # nothing is worse
+    told = Admission(f"workloads: deny\n{EVERYBODY}", mode=Action.WARN).mutate(new)
+    assert told.allowed
+    assert "would be refused in mode deny: the" in told.warnings[0]
+    told = Admission(EVERYBODY).mutate(new)
+    assert told.allowed
+    assert "names no queue" in told.warnings[0]
+
+
+def test_a_pod_without_a_queue_is_refused_and_the_pods_of_workloads_are_not() -> None:
+    admission = Admission(EVERYBODY)
+    assert not admission.validate(pod(GPU_CONTAINER)).allowed
+    made = pod(GPU_CONTAINER)
+    made["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "controller": True}]
+    assert admission.validate(made, user="system:serviceaccount:kube-system:job-controller").allowed
+    held = pod(GPU_CONTAINER, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+    assert admission.validate(held).allowed
+
+
+def test_a_policy_that_fixes_workloads_adds_the_only_queue_and_what_the_queue_needs() -> None:
+    rules = "rules: {missing-queue: {fix: true}}\n"
+    fixing, new = Admission(f"workloads: fix\n{rules}", inventory=ONE_QUEUE), UNQUEUED["Job"]
+    fixed = patched(new, fixing.mutate(new).operations)
+    assert fixed["metadata"]["labels"] == QUEUED
+    tolerations = fixed["spec"]["template"]["spec"]["tolerations"]
+    assert [toleration["key"] for toleration in tolerations] == ["nvidia.com/gpu"]
+    assert not fixing.mutate(fixed).operations
+    assert not fixing.mutate(new, new).operations  # Kueue reads the label of new workloads only
+    assert not Admission(rules, inventory=ONE_QUEUE).mutate(new).operations
+    assert not Admission("workloads: fix\n", inventory=ONE_QUEUE).mutate(new).operations
+
+
+def test_a_policy_may_have_the_only_queue_added_to_pods() -> None:
+    allowed = "fix: true"
+    everybody = f"{allowed}, options: {{namespaces: [team-*]}}"
+    for setting, expected in ((everybody, QUEUED), (allowed, {})):
+        policy = f"rules: {{missing-queue: {{{setting}}}}}\n"
+        fixing = Admission(policy, inventory=ONE_QUEUE)
+        fixed = patched(pod(GPU_CONTAINER), fixing.mutate(pod(GPU_CONTAINER)).operations)
+        assert fixed["metadata"].get("labels", {}) == expected
+
+
 def quota(**hard: str) -> dict[str, Any]:
     keys = {f"{prefix}.nvidia.com/gpu": amount for prefix, amount in hard.items()}
     metadata = {"name": "q"}

@@ -82,8 +82,8 @@ def mutated(pod: Any) -> Any:
     changed = jsonpatch.apply_patch(pod, list(DENYING.mutate(pod).operations))
     metadata = changed["metadata"]
     metadata.get("annotations", {}).pop(FIXED_ANNOTATION, "")
-    if "annotations" not in pod["metadata"]:
-        metadata.pop("annotations", None)
+    if metadata.get("annotations") == {} != pod["metadata"].get("annotations"):
+        del metadata["annotations"]  # a fix removes what it has emptied
     return changed
 
 

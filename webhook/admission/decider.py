@@ -59,9 +59,11 @@ from webhook.admission.request import (
 )
 from webhook.admission.review import AdmissionReview
 
-# The fixes that a policy may allow in workloads: without the first the API server refuses them, and
-# without the others Kueue, which compares templates with its flavors, never admits them.
+# The fixes that a policy may allow in workloads: without the first the API server refuses them,
+# without the second they go past their queue, and without the others Kueue never admits them: it
+# compares templates with its flavors.
 RULE_FIXED_IN_TEMPLATES = "request-only"
+RULE_ABOUT_QUEUES = "missing-queue"
 RULES_FIXED_FOR_QUEUES = ("toleration-default", "untolerated-flavor")
 PODS_REFUSED_PREFIX = "its pods will be refused: "
 PODS_WOULD_BE_REFUSED_PREFIX = "its pods would be refused in mode deny: "
@@ -74,6 +76,7 @@ class WorkloadDecider:
         self._rules = rules
         self._families = {active.rule.name: active.rule.family for active in rules.rules}
         self._template_rules = rules.restricted_to([RULE_FIXED_IN_TEMPLATES])
+        self._label_rules = rules.restricted_to([RULE_ABOUT_QUEUES])
         self._queue_rules = rules.restricted_to(RULES_FIXED_FOR_QUEUES)
         self._fixes = policy.workloads == "fix"
         self._refuses = policy.workloads == "deny"
@@ -86,7 +89,9 @@ class WorkloadDecider:
         """
         fixed: list[Finding] = []
         operations: list[Operation] = []
-        for rules in self._fixing_rules(request):
+        for rules, is_meant in self._fixing_rules():
+            if not is_meant(request):
+                continue
             result = fix(request.object, rules, request.context, steps=request.steps)
             fixed += result.fixed
             if request.mode is Action.DENY:
@@ -94,21 +99,28 @@ class WorkloadDecider:
                 request = request._replace(object=result.manifest)
         remaining = evaluate_request(request, self._rules)
         refused = self._refused_in_pods(request, remaining.findings) if remaining.findings else []
-        denied = worst_first(refused, self._families) if self._refuses else []
+        unqueued = [finding for finding in remaining.findings if _is_unqueued(finding)]
+        denied = worst_first([*refused, *unqueued], self._families) if self._refuses else []
         by_rule = workload_outcomes(
             request.mode, remaining, denied, fixed, patched=bool(operations)
         )
         verbs = {finding.identity: self._warning_prefix(request) for finding in refused}
+        if self._refuses and request.mode is not Action.DENY:
+            verbs |= {finding.identity: WOULD_BE_REFUSED_PREFIX for finding in unqueued}
         if denied and request.mode is Action.DENY:
             return refuse(remaining, denied, by_rule, verbs=verbs)
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
-    def _fixing_rules(self, request: AdmissionRequest) -> Iterator[RuleSet]:
-        """Yield the rules whose fixes are made in the workload."""
-        if self._fixes and request.review.group in BUILT_IN_GROUPS:
-            yield self._template_rules
-        if self._fixes and self._is_queued_by_template(request) and self._may_tolerate(request):
-            yield self._queue_rules
+    def _fixing_rules(self) -> Iterator[tuple[RuleSet, Callable[[AdmissionRequest], bool]]]:
+        """Yield the rules whose fixes are made in workloads, with a test of the request."""
+        if self._fixes:
+            yield self._template_rules, lambda request: request.review.group in BUILT_IN_GROUPS
+            # Kueue looks at the label when the workload is created.
+            yield self._label_rules, lambda request: request.old is None
+            yield self._queue_rules, self._is_to_tolerate
+
+    def _is_to_tolerate(self, request: AdmissionRequest) -> bool:
+        return self._is_queued_by_template(request) and self._may_tolerate(request)
 
     def _may_tolerate(self, request: AdmissionRequest) -> bool:
         """Return whether templates may get tolerations: those of a new workload.
@@ -165,6 +177,14 @@ class WorkloadDecider:
         return (
             _key_of_cause(f) for f in remaining if f.action is Action.DENY and not f.api_refuses
         )
+
+
+def _is_unqueued(finding: Finding) -> bool:
+    """Return whether a workload goes past its queue, by a rule that refuses.
+
+    No pod shows it: Kueue knows the pods of a workload by the workload.
+    """
+    return finding.rule == RULE_ABOUT_QUEUES and finding.action is Action.DENY
 
 
 def _key_of_cause(finding: Finding) -> tuple[str, str, str]:

@@ -39,6 +39,8 @@ from rules.in_process.statement import (
     VOLUME,
     Mutation,
     Statement,
+    camel_case,
+    option_name,
 )
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
@@ -64,14 +66,15 @@ class ExportedRule(NamedTuple):
     @property
     def variable(self) -> str:
         """The name of the variable with its findings."""
-        first, *others = self.name.split("-")
-        return first + "".join(word.capitalize() for word in others)
+        return camel_case(self.name)
 
     @property
     def constants(self) -> Mapping[str, str]:
         """The constants that its statements name, in CEL."""
         values = {
-            word: list(map(regex_of, value)) if isinstance(value, tuple) else value
+            option_name(self.name, word): list(map(regex_of, value))
+            if isinstance(value, tuple)
+            else value
             for word, value in self.active.options.items()
         }
         for statement in self.statements:

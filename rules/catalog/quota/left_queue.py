@@ -70,7 +70,7 @@ from rules.in_process.expression import (
     string,
     text,
 )
-from rules.in_process.statement import KEY, Statement, shown
+from rules.in_process.statement import KEY, Statement, option, shown
 from rules.profile.platforms.accounting_marks import (
     ADMISSION_GATE,
     JOB_LABELS,
@@ -231,8 +231,9 @@ def _may_change_marks_in_cel() -> Expression:
     is_controller_of_others = all_of(
         user.startsWith(SYSTEM_USER_PREFIX), not_(user.startsWith(own))
     )
-    is_listed = POLICY.controllers.exists(lambda p: user.matches(p))
-    return choose((POLICY.controllers.size() > 0, is_listed), otherwise=is_controller_of_others)
+    controllers = option("left-queue", "controllers")
+    is_listed = controllers.exists(lambda p: user.matches(p))
+    return choose((controllers.size() > 0, is_listed), otherwise=is_controller_of_others)
 
 
 def _is_mark_in_cel(key: Expression) -> Expression:

@@ -36,18 +36,19 @@ References
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rules.base.json_values import as_object, as_objects, as_text, display
+from rules.base.json_values import as_object, as_objects, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES, KNOWN_QUOTAS
 from rules.gpu.devices import effective_requests, path_of_first_request
-from rules.gpu.quotas import cluster_queue_of, smallest_quota
+from rules.gpu.quotas import (
+    cluster_queue_of,
+    is_volcano_job,
+    smallest_quota,
+    volcano_queue_name,
+)
 from rules.inventory.inventory import Inventory, Queue, ResourceQuota
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
-
-_VOLCANO_JOB = ("batch.volcano.sh", "Job")
-_VOLCANO_SCHEDULER = "volcano"
-_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -78,10 +79,7 @@ def _findings_of_quotas(pod: Pod, inventory: Inventory) -> Findings:
 
 def _findings_of_queue(pod: Pod, inventory: Inventory) -> Findings:
     """Yield each GPU resource of which the queue of Volcano never has enough."""
-    is_job = (pod.object.group, pod.object.kind) == _VOLCANO_JOB
-    name = as_text(pod.owner_spec.get("queue")) if is_job else ""
-    if not is_job and pod.scheduler == _VOLCANO_SCHEDULER:
-        name = as_text(pod.annotations.get(_QUEUE_ANNOTATION))
+    is_job, name = is_volcano_job(pod), volcano_queue_name(pod)
     queue = inventory.find(Queue, name) if name else None
     for resource, of_pod in effective_requests(pod).items() if queue else ():
         limit = parse(queue.capability.get(resource, "")) if queue else None

@@ -26,7 +26,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import CLAIM_OBJECT
-from rules.inventory.inventory import Namespace
+from rules.inventory.inventory import ADMIN_ACCESS_LABELS, Namespace
 from rules.rule import Action, Context, DeviceClaim, Finding, Findings, define_rule
 
 FIELD = "adminAccess"
@@ -42,7 +42,9 @@ def check(claim: DeviceClaim, context: Context) -> Findings:
     if claim.profile.components_in(namespace):
         return
     known = context.inventory.find(Namespace, namespace)
-    is_refused = known is not None and "true" not in known.labels.values()
+    is_refused = known is not None and not any(
+        known.labels.get(label) == "true" for label in ADMIN_ACCESS_LABELS
+    )
     consequence = "; and its namespace has no label that allows it" if is_refused else ""
     for request in claim.requests():
         if request.fields.get(FIELD) is True:

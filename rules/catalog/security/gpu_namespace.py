@@ -2,20 +2,29 @@
 
 What it does
 ------------
-Finds pods that request a GPU, or part of one, in a namespace that the option `namespaces` does not
-list. The rule is off by default, and a policy that turns it on must set this option. A resource
-claim counts, unless it is known that none of its classes is of GPUs. It says nothing about a
-manifest that names no namespace, nor about the components of the GPU platform.
+Finds pods that request a GPU, or part of one, in a namespace that the options do not choose. The
+rule is off by default, and a policy that turns it on must set one of them. A resource claim counts,
+unless it is known that none of its classes is of GPUs. It says nothing about a manifest that names
+no namespace, nor about the components of the GPU platform.
+
+The linter knows the labels of the Namespaces in the manifests of the same run, and says nothing
+about the others if `labels` is set. `gpuward audit` knows those of the cluster, and so does the
+webhook with `clusterInventory.namespaces`. At admission a namespace whose labels are not known has
+none: one that was created in the last two minutes, or any without that setting.
 
 Why it matters
 --------------
 A quota limits GPUs in the namespaces that have one. In every other namespace, a user who may create
 pods gets as many GPUs as there are. A list of namespaces closes those that were forgotten.
 
+Whoever may change the labels of a namespace decides whether they choose it.
+
 Options
 -------
 `namespaces`: the names of the namespaces whose pods may have GPUs, in which `*` stands for any
 characters.
+
+`labels`: labels of such namespaces, as `key`, or as `key=value` with `*` in the value.
 
 References
 ----------
@@ -24,29 +33,58 @@ References
 """
 
 from rules.base.json_values import display
-from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
-from rules.gpu.claims import may_get_gpus
+from rules.gpu.claims import OTHER_VENDOR, may_get_gpus
+from rules.in_process.components import is_chosen_namespace
+from rules.in_process.expression import REQUEST, all_of, any_of, not_, text
+from rules.in_process.statement import CONTAINER, Statement, option, shown
+from rules.profile.namespaces import words_of_unchosen
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+
+ADVICE = "use a namespace for GPU work, or ask whoever keeps the policy to list this one"
 
 
 def check(pod: Pod, context: Context) -> Findings:
-    """Yield the first container that asks for a GPU, if the namespace may have none."""
-    allowed, namespace = context.options["namespaces"], pod.object.namespace
-    if not allowed or not namespace or matches_any(allowed, namespace):
+    """Yield each container that asks for a GPU, if the namespace may have none."""
+    if not (context.options["namespaces"] or context.options["labels"]):
+        return
+    namespace = pod.object.namespace
+    more = words_of_unchosen(namespace, context)
+    if more is None:
         return
     for container in pod.containers:
         if may_get_gpus(container, pod, context.inventory):
             yield Finding(
                 path=container.resources_path,
                 key="namespace",
-                message=f"{container} asks for a GPU in the namespace {display(namespace)}, whose "
-                "pods may have none",
+                message=f"{_message(container, display(namespace))}{more}",
                 container=container,
-                help="use a namespace for GPU work, or ask whoever keeps the policy to list this "
-                "one",
+                help=ADVICE,
             )
-            return
 
 
-RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(GPU,), options={"namespaces": ()})
+def _message(container: object, namespace: object) -> str:
+    return f"{container} asks for a GPU in the namespace {namespace}, whose pods may have none"
+
+
+def in_process() -> tuple[Statement, ...]:
+    """`check` in CEL. A claim counts, whose classes are those of other objects."""
+    names, labels = (option("gpu-namespace", word) for word in ("namespaces", "labels"))
+    is_set = any_of(names.size() > 0, labels.size() > 0)
+    asks = any_of(
+        CONTAINER.isTarget,
+        CONTAINER.hasClaims,
+        CONTAINER.vendors.exists(lambda v: v != OTHER_VENDOR),
+    )
+    message = text(_message(CONTAINER.text, shown(REQUEST.namespace)))
+    where = all_of(is_set, asks, not_(is_chosen_namespace("gpu-namespace")))
+    return (Statement("container", where, message, ADVICE),)
+
+
+RULE = define_rule(
+    check,
+    action=Action.OFF,
+    since="0.1",
+    needs=(GPU,),
+    options={"namespaces": (), "labels": ()},
+)

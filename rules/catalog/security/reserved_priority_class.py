@@ -49,7 +49,7 @@ from rules.in_process.expression import (
     not_,
     text,
 )
-from rules.in_process.statement import Statement, shown
+from rules.in_process.statement import Statement, option, shown
 from rules.placement.gpu_nodes import is_for_gpus
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
@@ -91,7 +91,7 @@ def in_process() -> tuple[Statement, ...]:
         Statement(
             "pod",
             all_of(
-                POLICY.reserved.exists(lambda p: name.matches(p)),
+                option("reserved-priority-class", "reserved").exists(lambda p: name.matches(p)),
                 OBJECT.isForGpus,
                 not_(is_component),
                 any_of(OBJECT.requestsGpu, not_(OBJECT.isDaemon)),

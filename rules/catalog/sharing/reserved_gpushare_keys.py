@@ -109,7 +109,7 @@ from rules.in_process.expression import (
     optional,
     text,
 )
-from rules.in_process.statement import CONTAINER, KEY, VARIABLE, Statement, shown
+from rules.in_process.statement import CONTAINER, KEY, VARIABLE, Statement, option, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
@@ -369,10 +369,11 @@ def _asks_for_gpus_in_cel() -> Expression:
 def _action_for_writer_in_cel() -> Expression:
     user = REQUEST.userInfo.username
     own = f"{SYSTEM_USER_PREFIX}serviceaccount:" + REQUEST.namespace + ":"
-    is_writer = POLICY.writers.exists(lambda p: user.matches(p))
+    writers = option("reserved-gpushare-keys", "writers")
+    is_writer = writers.exists(lambda p: user.matches(p))
     return choose(
         (not_(_is_update_of_pod()), "deny"),
-        (POLICY.writers.size() > 0, choose((is_writer, "off"), otherwise="deny")),
+        (writers.size() > 0, choose((is_writer, "off"), otherwise="deny")),
         (user.startsWith(own), "warn"),
         (user.startsWith(SYSTEM_USER_PREFIX), "off"),
         otherwise="deny",

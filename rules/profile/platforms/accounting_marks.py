@@ -7,6 +7,8 @@ Facts of kubernetes-sigs/kueue pkg/controller/jobs/pod, pkg/controller/constants
 KUEUE_PREFIX = "kueue.x-k8s.io/"
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 ADMISSION_GATE = "kueue.x-k8s.io/admission"
+# Kueue writes it into the template of a workload that it holds back, and gives its pods the gate.
+SUSPENDING_PARENT_ANNOTATION = "kueue.x-k8s.io/pod-suspending-parent"
 # Pods of a group with the same value count as copies of the first one. Kueue works the value out,
 # and keeps one that is there.
 ROLE_ANNOTATION = "kueue.x-k8s.io/role-hash"

@@ -134,8 +134,13 @@ class Exports:
 
     def namespace_like(self, namespace: str, **labels: str) -> str:
         """Another namespace in which the same policies act, with these labels in addition."""
+        return self.plane.namespace({**self.labels_of(namespace), **labels})
+
+    def labels_of(self, namespace: str) -> dict[str, str]:
+        """The labels of a namespace."""
         answer = self.plane.request("GET", f"/api/v1/namespaces/{namespace}")
-        return self.plane.namespace({**answer.body["metadata"]["labels"], **labels})
+        labels: dict[str, str] = answer.body["metadata"]["labels"]
+        return labels
 
     def type_warnings(self, namespace: str) -> dict[str, Any]:
         """The warnings of the API server's type checks of the policies of `namespace`.
