@@ -47,7 +47,7 @@ from terminal import CommandParser, write_error
 # Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
 ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
 QUEUES: ResourceNames = {
-    "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors"),
+    "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors", "topologies"),
     "scheduling.volcano.sh": ("queues",),
 }
 
@@ -57,7 +57,8 @@ class Scope(NamedTuple):
 
     - `nodes`: compare pods with the nodes, which are all that there will be.
     - `node_names`: know GPU nodes by their names.
-    - `queues`: know the queues of Kueue and Volcano, and the flavors of Kueue.
+    - `queues`: know the queues of Kueue and Volcano, and the flavors and topologies of Kueue; with
+      `nodes` also the taints of a flavor's nodes.
     """
 
     config_maps: bool = False
@@ -81,6 +82,10 @@ def list_inventory(
     """
     variables = variables_of_runtimes(profile)
     builder = new_builder(profile)
+    # Flavors come before their nodes.
+    if scope.queues:
+        for raw in source.list_all(QUEUES, None, _unless_cut_short(on_error)):
+            add_objects(builder, raw, None)
     chosen = ((CONFIG_MAPS, scope.config_maps), (NODES, scope.nodes or scope.node_names))
     unknown = []
     for resource in (*ALWAYS, *(resource for resource, is_read in chosen if is_read)):
@@ -98,9 +103,6 @@ def list_inventory(
         except MissingRightError as error:
             unknown.append(resource)
             on_error(error)
-    if scope.queues:
-        for raw in source.list_all(QUEUES, None, _unless_cut_short(on_error)):
-            add_objects(builder, raw, None)
     # What a device class stands for is no resource of a node, so all of them must be known too.
     builder.nodes.has_all = scope.nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
     _report_bounds(builder, on_error)
@@ -135,6 +137,7 @@ def _unless_cut_short(
 def _add_node(builder: InventoryBuilder, raw: Object, scope: Scope) -> None:
     if scope.nodes:
         builder.nodes.add(raw)
+        builder.add_node_of_flavors(raw)
     if scope.node_names:
         builder.gpu_nodes.add(raw)
 
@@ -315,7 +318,8 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--read-queues",
         action="store_true",
-        help="list also the queues of Kueue and Volcano, and the ResourceFlavors of Kueue",
+        help="list also the queues of Kueue and Volcano, and the ResourceFlavors and Topologies of "
+        "Kueue",
     )
     add_service_options(run, 60.0, "lists")
     return parser

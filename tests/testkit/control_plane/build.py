@@ -25,10 +25,12 @@ from tests.testkit.control_plane.sources import (
     CHART_TOOLS,
     DEVICE_ALLOCATORS,
     FLUX,
+    GATEKEEPER,
     HELM,
     KREW,
     KUBERNETES,
     KUEUE,
+    KYVERNO,
     REPORT_KINDS,
     SCHEDULER_FILTERS,
     WORKLOAD_CONTROLLERS,
@@ -134,6 +136,16 @@ def flux() -> Path:
 def controllers() -> Programs:
     """The controllers of GPU workloads that are tested beside gpuward, and their `manifests`."""
     return build_programs(KUEUE, WORKLOAD_CONTROLLERS)
+
+
+def kyverno() -> Programs:
+    """Kyverno's admission controller, and its `manifests`."""
+    return build_programs(KYVERNO)
+
+
+def gatekeeper() -> Programs:
+    """Gatekeeper, and its `manifests`."""
+    return build_programs(GATEKEEPER)
 
 
 def _programs(*sources: Source) -> Programs:

@@ -76,6 +76,22 @@ def pod(gpus: int = 1) -> Example:
     return Example("pod", _workload("v1", "Pod", pod_spec(gpus)), pods=1, gpu_pods=1)
 
 
+def pod_without_gpus(**labels: str) -> Example:
+    """A Pod that asks for no GPU."""
+    manifest = _workload("v1", "Pod", _without_gpus(), labels=labels)
+    return Example("pod_without_gpus", manifest, pods=1, gpu_pods=0)
+
+
+def job_without_gpus(**labels: str) -> Example:
+    """A Job whose pod asks for no GPU; the pod has the labels."""
+    spec = _job_spec(1, 1)
+    spec["template"] = {
+        "metadata": {"labels": labels},
+        "spec": _without_gpus(restartPolicy="Never"),
+    }
+    return Example("job_without_gpus", _workload("batch/v1", "Job", spec), pods=1, gpu_pods=0)
+
+
 def job(gpus: int = 1, pods: int = 2) -> Example:
     """A Job."""
     manifest = _workload("batch/v1", "Job", _job_spec(gpus, pods))
