@@ -44,6 +44,7 @@ LOCAL_QUEUE = local_queue("tainted", "tainted")
 KINDS: dict[str, Callable[[], Example]] = {"pod": pod, **EXAMPLES}
 # How many of their templates ask for GPUs.
 TEMPLATES = {"pod": 1, "job": 1, "job_set": 1, "leader_worker_set": 1, "ray_cluster": 1}
+TEMPLATES |= {"ray_job": 1, "ray_service": 1}
 # The template of its pods is in another object, the runtime, which is merged with it.
 NOT_KNOWN = ("train_job",)
 

@@ -28,6 +28,7 @@ from tests.testkit.control_plane.sources import (
     GATEKEEPER,
     HELM,
     KREW,
+    KSERVE,
     KUBERNETES,
     KUEUE,
     KYVERNO,
@@ -138,6 +139,11 @@ def controllers() -> Programs:
     return build_programs(KUEUE, WORKLOAD_CONTROLLERS)
 
 
+def kserve() -> Programs:
+    """KServe's controller, and its `manifests`."""
+    return build_programs(KSERVE)
+
+
 def kyverno() -> Programs:
     """Kyverno's admission controller, and its `manifests`."""
     return build_programs(KYVERNO)
@@ -216,6 +222,11 @@ def _copy_files(go: str, source: Source, folder: Path) -> None:
             target = folder / MANIFESTS / tree.folder / source_file.relative_to(origin)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source_file, target)
+
+
+def module_folder(source: Source, module: str) -> Path:
+    """The folder with the files of a required Go module."""
+    return _module_folder(go_command(source.go), source, module)
 
 
 def _module_folder(go: str, source: Source, module: str) -> Path:

@@ -265,3 +265,11 @@ GATEKEEPER = Source(
     home=CONTROLLERS,
     folders=(CopiedFolder("gatekeeper", _GATEKEEPER, "deploy"),),
 )
+_KSERVE = "github.com/kserve/kserve"
+KSERVE = Source(
+    "kserve",
+    {"kserve": f"{_KSERVE}/cmd/manager"},
+    duration="five to eight minutes",
+    home=CONTROLLERS,
+    folders=(CopiedFolder("kserve", _KSERVE, "install/v0.15.2"),),
+)

@@ -21,8 +21,12 @@ from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.skipping import skip_missing
 
 HOST = "127.0.0.1"
-# The program runs beside the cluster, so that nothing runs its pods, or serves its Services.
-NOT_APPLIED = ("APIService", "Deployment", "NetworkPolicy", "Service")
+# The program runs beside the cluster, so that nothing runs its pods, or serves its Services. Nor is
+# there a cert-manager.
+NOT_APPLIED = (
+    *("APIService", "Deployment", "DaemonSet", "NetworkPolicy", "Service"),
+    *("Certificate", "Issuer"),
+)
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 # On a slow machine an answer that comes late must not be none.
 WEBHOOK_SECONDS = 30

@@ -59,6 +59,11 @@ _NO_TOLERATION = {
     "value": "{{ request.object.spec.tolerations[].key || `[]` }}",
 }
 _IMAGE = f"{{{{ regex_replace_all_literal('^[^/]+', '{{{{element.image}}}}', '{REGISTRY}') }}}}"
+_ADD_NODE_SELECTOR = f"""
+has(object.spec.nodeSelector)
+? [JSONPatch{{op: "add", path: "/spec/nodeSelector/{POOL[0]}", value: "{POOL[1]}"}}]
+: [JSONPatch{{op: "add", path: "/spec/nodeSelector", value: {{"{POOL[0]}": "{POOL[1]}"}}}}]
+"""
 _KYVERNO_POLICIES = [
     _cluster_policy("add-labels", {"patchStrategicMerge": {"metadata": {"labels": dict([TEAM])}}}),
     _cluster_policy(
@@ -106,11 +111,8 @@ _KYVERNO_POLICIES = [
             },
             "mutations": [
                 {
-                    "patchType": "ApplyConfiguration",
-                    "applyConfiguration": {
-                        "expression": "Object{spec: Object.spec{nodeSelector: "
-                        f'Object.spec.nodeSelector{{{POOL[0]}: "{POOL[1]}"}}}}}}'
-                    },
+                    "patchType": "JSONPatch",
+                    "jsonPatch": {"expression": _ADD_NODE_SELECTOR},
                 }
             ],
         },

@@ -114,3 +114,16 @@ GATEKEEPER = Recipe(
     deployment="gatekeeper-controller-manager",
     service="gatekeeper-webhook-service",
 )
+KSERVE = Recipe(
+    "kserve",
+    ("kserve.yaml",),
+    "kserve",
+    arguments=lambda at: [
+        "--leader-elect=false",
+        f"--webhook-port={at.webhook_port}",
+        f"--metrics-addr={HOST}:{at.metrics}",
+        f"--health-probe-addr={HOST}:{at.health}",
+    ],
+    deployment="kserve-controller-manager",
+    service="kserve-webhook-server-service",
+)

@@ -19,6 +19,8 @@ MADE = (
     "jobsets.jobset.x-k8s.io",
     "leaderworkersets.leaderworkerset.x-k8s.io",
     "rayclusters.ray.io",
+    "rayjobs.ray.io",
+    "rayservices.ray.io",
     "trainjobs.trainer.kubeflow.org",
     "workloads.kueue.x-k8s.io",
 )
