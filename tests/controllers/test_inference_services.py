@@ -19,6 +19,7 @@ from tests.testkit.controllers.steps import (
     MADE_BY_KUBERNETES,
     apply_again,
     events,
+    forget_events,
     gpu_pods,
     remove,
     repeated_writes,
@@ -82,6 +83,7 @@ def test_a_refusal_reaches_the_user(
     cluster: ControlPlane, guarded: str, make: Callable[[int], Example]
 ) -> None:
     example = make(0)
+    forget_events(cluster, guarded)
     apply(cluster, guarded, example.manifest)
 
     def is_told() -> bool:

@@ -33,6 +33,7 @@ from tests.testkit.controllers.steps import (
     MADE_BY_KUBERNETES,
     apply_again,
     events,
+    forget_events,
     remove,
     repeated_writes,
     run,
@@ -166,6 +167,7 @@ def test_what_an_engine_adds_is_refused(plane: ControlPlane, guarded: str, make:
     """Who wrote the pod, whose manifest is good, reads why."""
     assert callable(make)
     example: Example = make(**dict([SEES_GPUS]))
+    forget_events(plane, guarded)
 
     def is_told() -> bool:
         assert REFUSED in _said_about_pods(plane, guarded, example)
@@ -184,6 +186,7 @@ def test_what_an_engine_adds_is_refused(plane: ControlPlane, guarded: str, make:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_the_user_wrote_is_refused(plane: ControlPlane, guarded: str, name: str) -> None:
     example = EXAMPLES[name](0)
+    forget_events(plane, guarded)
 
     def is_told() -> bool:
         assert REFUSED in _said_about_pods(plane, guarded, example)

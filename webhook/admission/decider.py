@@ -16,7 +16,8 @@ from policies.policy import Policy
 from rules.base.json_values import Json, Operation
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.evaluation import RuleFailure
-from rules.engine.fixing import fix
+from rules.engine.exceptions import Suppress, suppress_nothing
+from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.gpu.quotas import is_queued_by_template
@@ -86,8 +87,8 @@ class WorkloadDecider:
         """
         fixed: list[Finding] = []
         operations: list[Operation] = []
-        for rules in self._fixing_rules(request):
-            result = fix(request.object, rules, request.context, steps=request.steps)
+        for rules, is_kept in self._fixing_rules(request):
+            result = fix(request.object, rules, request.context, is_kept, steps=request.steps)
             fixed += result.fixed
             if request.mode is Action.DENY:
                 operations += result.operations
@@ -103,22 +104,24 @@ class WorkloadDecider:
             return refuse(remaining, denied, by_rule, verbs=verbs)
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
-    def _fixing_rules(self, request: AdmissionRequest) -> Iterator[RuleSet]:
-        """Yield the rules whose fixes are made in the workload."""
+    def _fixing_rules(self, request: AdmissionRequest) -> Iterator[tuple[RuleSet, Suppress]]:
+        """Yield the rules whose fixes are made in the workload, and what stays as it is."""
         if self._fixes and request.review.group in BUILT_IN_GROUPS:
-            yield self._template_rules
-        if self._fixes and self._is_queued_by_template(request) and self._may_tolerate(request):
-            yield self._queue_rules
+            yield self._template_rules, suppress_nothing
+        if self._fixes and self._is_queued_by_template(request):
+            yield self._queue_rules, self._as_stored(request)
 
-    def _may_tolerate(self, request: AdmissionRequest) -> bool:
-        """Return whether templates may get tolerations: those of a new workload.
+    def _as_stored(self, request: AdmissionRequest) -> Suppress:
+        """The tolerations that templates get no more: those that the stored ones lack.
 
         An update keeps what the stored templates have: a user who applies the same manifest again
-        means no change. Where they have none they stay so: most of these templates are immutable.
+        means no change. What they lack they go on to lack: most of these templates are immutable.
         """
         if request.old is None:
-            return True
-        return not fix(request.old, self._queue_rules, request.context, steps=request.steps).fixed
+            return suppress_nothing
+        stored = check(request.old, self._queue_rules, request.context, steps=request.steps)
+        lacked = {(finding.stable_path, finding.key) for finding in stored.findings}
+        return lambda finding, _: (finding.stable_path, finding.key) in lacked
 
     def _is_queued_by_template(self, request: AdmissionRequest) -> bool:
         """Return whether Kueue queues the workload by its template, which its pods will have."""

@@ -67,6 +67,11 @@ def events(plane: ControlPlane, namespace: str) -> list[str]:
     return [each.get("message", "") for each in json.loads(done.stdout)["items"]]
 
 
+def forget_events(plane: ControlPlane, namespace: str) -> None:
+    """Delete the events of a namespace, so that a test reads those of its own workload alone."""
+    plane.kubectl("delete", "events", "--all", "-n", namespace)
+
+
 def apply_again(plane: ControlPlane, namespace: str, example: Example) -> tuple[str, ...]:
     """What kubectl says about a workload that is there, or is created first: it may refuse it.
 
