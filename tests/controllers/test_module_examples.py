@@ -5,6 +5,7 @@ Nothing answers in simulated pods, so that what a RayJob or a RayService does ne
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,7 +72,10 @@ def test_an_example_gets_its_pods(
 ) -> None:
     file = module_folder(WORKLOAD_CONTROLLERS, module) / path
     unguarded = plane.namespace()
+    accounts = set(re.findall(r"serviceAccountName: (\S+)", file.read_text(encoding="utf-8")))
     for namespace in (guarded, unguarded):
+        for account in accounts:  # which the documents beside the example tell users to create
+            plane.kubectl("create", "serviceaccount", account, "-n", namespace)
         plane.kubectl("apply", "-n", namespace, "-f", str(file))
 
     def same_pods() -> bool:
