@@ -24,6 +24,7 @@ from rules.gpu.quotas import is_queued_by_template
 from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
+from rules.profile.context import Context
 from rules.rule import load_module
 from rules.workloads.discovery import find_subjects
 from rules.workloads.future_pods import future_pods, has_final_pods
@@ -87,8 +88,8 @@ class WorkloadDecider:
         """
         fixed: list[Finding] = []
         operations: list[Operation] = []
-        for rules, is_kept in self._fixing_rules(request):
-            result = fix(request.object, rules, request.context, is_kept, steps=request.steps)
+        for rules, context, is_kept in self._fixing_rules(request):
+            result = fix(request.object, rules, context, is_kept, steps=request.steps)
             fixed += result.fixed
             if request.mode is Action.DENY:
                 operations += result.operations
@@ -104,14 +105,20 @@ class WorkloadDecider:
             return refuse(remaining, denied, by_rule, verbs=verbs)
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
-    def _fixing_rules(self, request: AdmissionRequest) -> Iterator[tuple[RuleSet, Suppress]]:
-        """Yield the rules whose fixes are made in the workload, and what stays as it is."""
-        if self._fixes and request.review.group in BUILT_IN_GROUPS:
-            yield self._template_rules, suppress_nothing
-        if self._fixes and self._is_queued_by_template(request):
-            yield self._queue_rules, self._as_stored(request)
+    def _fixing_rules(
+        self, request: AdmissionRequest
+    ) -> Iterator[tuple[RuleSet, Context, Suppress]]:
+        """Yield the rules whose fixes are made in the workload, and what stays as it is.
 
-    def _as_stored(self, request: AdmissionRequest) -> Suppress:
+        Those for queues judge a template that is stored as they judged it when it was new.
+        """
+        if self._fixes and request.review.group in BUILT_IN_GROUPS:
+            yield self._template_rules, request.context, suppress_nothing
+        if self._fixes and self._is_queued_by_template(request):
+            context = request.context._replace(operation="CREATE")
+            yield self._queue_rules, context, self._as_stored(request, context)
+
+    def _as_stored(self, request: AdmissionRequest, context: Context) -> Suppress:
         """The tolerations that templates get no more: those that the stored ones lack.
 
         An update keeps what the stored templates have: a user who applies the same manifest again
@@ -119,7 +126,7 @@ class WorkloadDecider:
         """
         if request.old is None:
             return suppress_nothing
-        stored = check(request.old, self._queue_rules, request.context, steps=request.steps)
+        stored = check(request.old, self._queue_rules, context, steps=request.steps)
         lacked = {(finding.stable_path, finding.key) for finding in stored.findings}
         return lambda finding, _: (finding.stable_path, finding.key) in lacked
 
