@@ -73,7 +73,8 @@ test-oldest: .venv/.dev
 	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m 'control_plane and not real_node' \
 		--ignore=tests/controllers $(PYTEST)
 
-# Beside the real Kueue, JobSet, LeaderWorkerSet, KubeRay and Trainer, which are built once.
+# Beside the real Kueue, JobSet, LeaderWorkerSet, KubeRay, Trainer, KServe, Kyverno and Gatekeeper, which
+# are built once.
 test-controllers: .venv/.dev control-plane
 	@$(BIN)/python -m pytest -q tests/controllers $(PYTEST)
 

@@ -23,6 +23,7 @@ from cluster.source.objects import (
     RESOURCE_FLAVORS,
     RUNTIME_CLASSES,
     SECRETS,
+    TOPOLOGIES,
     VALIDATING,
     VOLCANO_QUEUES,
     NotServedError,
@@ -47,9 +48,18 @@ from rules.workloads.referred_objects import add_objects, new_builder
 from webhook.registration import BUILT_IN_WORKLOADS, CUSTOM_WORKLOADS, MODE_LABEL, SYSTEM_NAMESPACES
 
 # What limits pods, what they refer to, and what says which of them are sent to the webhook.
+# Flavors come before their nodes.
 REFERRED = (
-    *(LIMIT_RANGES, NAMESPACES, NODES, QUOTAS, VALIDATING, CLUSTER_QUEUES, LOCAL_QUEUES),
-    *(RESOURCE_FLAVORS, RUNTIME_CLASSES, DEVICE_CLASSES, CLAIMS, CLAIM_TEMPLATES, VOLCANO_QUEUES),
+    *(LIMIT_RANGES, NAMESPACES, RESOURCE_FLAVORS, TOPOLOGIES, NODES, QUOTAS, VALIDATING),
+    *(
+        CLUSTER_QUEUES,
+        LOCAL_QUEUES,
+        RUNTIME_CLASSES,
+        DEVICE_CLASSES,
+        CLAIMS,
+        CLAIM_TEMPLATES,
+        VOLCANO_QUEUES,
+    ),
 )
 # Read from files alone: no account should need the right to read them all.
 REFERRED_IN_FILES = (CONFIG_MAPS, SECRETS, NVIDIA_DRIVERS)

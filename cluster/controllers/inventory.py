@@ -48,7 +48,7 @@ from terminal import CommandParser, write_error
 # Quotas and limits of namespaces are not listed: the API server itself compares pods with them.
 ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
 QUEUES: ResourceNames = {
-    "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors"),
+    "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors", "topologies"),
     "scheduling.volcano.sh": ("queues",),
 }
 
@@ -58,7 +58,8 @@ class Scope(NamedTuple):
 
     - `nodes`: compare pods with the nodes, which are all that there will be.
     - `node_names`: know GPU nodes by their names.
-    - `queues`: know the queues of Kueue and Volcano, and the flavors of Kueue.
+    - `queues`: know the queues of Kueue and Volcano, and the flavors and topologies of Kueue; with
+      `nodes` also the taints of a flavor's nodes.
     - `namespaces`: know the labels of namespaces.
     """
 
@@ -84,6 +85,10 @@ def list_inventory(
     """
     variables = variables_of_runtimes(profile)
     builder = new_builder(profile)
+    # Flavors come before their nodes.
+    if scope.queues:
+        for raw in source.list_all(QUEUES, None, _unless_cut_short(on_error)):
+            add_objects(builder, raw, None)
     chosen = (
         (CONFIG_MAPS, scope.config_maps),
         (NODES, scope.nodes or scope.node_names),
@@ -105,9 +110,6 @@ def list_inventory(
         except MissingRightError as error:
             unknown.append(resource)
             on_error(error)
-    if scope.queues:
-        for raw in source.list_all(QUEUES, None, _unless_cut_short(on_error)):
-            add_objects(builder, raw, None)
     # What a device class stands for is no resource of a node, so all of them must be known too.
     builder.nodes.has_all = scope.nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
     _report_bounds(builder, on_error)
@@ -142,6 +144,7 @@ def _unless_cut_short(
 def _add_node(builder: InventoryBuilder, raw: Object, scope: Scope) -> None:
     if scope.nodes:
         builder.nodes.add(raw)
+        builder.add_node_of_flavors(raw)
     if scope.node_names:
         builder.gpu_nodes.add(raw)
 
@@ -322,7 +325,8 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--read-queues",
         action="store_true",
-        help="list also the queues of Kueue and Volcano, and the ResourceFlavors of Kueue",
+        help="list also the queues of Kueue and Volcano, and the ResourceFlavors and Topologies of "
+        "Kueue",
     )
     run.add_argument(
         "--read-namespaces",

@@ -193,9 +193,13 @@ NVIDIA_DRIVERS = Resource(
 )
 # Kueue 0.14 has v1beta2, and releases before it the other.
 _KUEUE, _KUEUE_VERSIONS = "kueue.x-k8s.io", ("v1beta2", "v1beta1")
-CLUSTER_QUEUES, RESOURCE_FLAVORS = (
+CLUSTER_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES = (
     Resource(name, kind, _KUEUE, _KUEUE_VERSIONS, is_namespaced=False)
-    for name, kind in (("clusterqueues", "ClusterQueue"), ("resourceflavors", "ResourceFlavor"))
+    for name, kind in (
+        ("clusterqueues", "ClusterQueue"),
+        ("resourceflavors", "ResourceFlavor"),
+        ("topologies", "Topology"),
+    )
 )
 LOCAL_QUEUES = Resource("localqueues", "LocalQueue", _KUEUE, _KUEUE_VERSIONS)
 KUEUE_WORKLOADS = Resource("workloads", "Workload", _KUEUE, _KUEUE_VERSIONS)

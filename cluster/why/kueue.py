@@ -21,6 +21,7 @@ _FLAVOR = re.compile(r"in flavor ([^\s,;]+)")
 _UNUSED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 _TOO_MUCH = re.compile(r"insufficient quota for (\S+) in flavor (\S+),")
 _TAINT = re.compile(r"untolerated taint (.{1,200}?) in flavor (\S+)")
+_TAINT_OF_NODES = re.compile(r'; excluded: [^;]{0,2000}?taint "([^"]{1,500})"')
 _NO_QUEUE = re.compile(r"LocalQueue (\S+) (?:doesn't exist|is terminating or missing)")
 _STOPPED = re.compile(r"((?:Local|Cluster)Queue) (\S+) is (?:inactive|stopped)")
 
@@ -193,10 +194,11 @@ class Kueue:
         if too_much := _TOO_MUCH.search(message):
             resource, flavor = too_much.groups()
             return f"ask for less {resource}, or raise the quota of the flavor {flavor} in {of}"
-        if taint := _TAINT.search(message):
+        if taint := _TAINT.search(message) or _TAINT_OF_NODES.search(message):
+            flavor = f"the flavor {taint[2]}" if taint.re is _TAINT else "the flavor of these nodes"
             return (
-                f"add a toleration for {taint[1]} to the template of the job, or to the flavor "
-                f"{taint[2]}: Kueue judges the template, before a webhook adds to its pods"
+                f"add a toleration for {taint[1]} to the template of the job, or to {flavor}: "
+                "Kueue judges the template, before a webhook adds to its pods"
             )
         if missing_queue := _NO_QUEUE.search(message):
             return f"create the LocalQueue {missing_queue[1]}, or correct its name in the job"

@@ -1,4 +1,4 @@
-"""What containers request, in CEL: devices, parts of GPUs, and capabilities.
+"""The devices, parts of GPUs and capabilities that containers request, in CEL.
 
 Twins of `rules.gpu.devices`, of `Pod._fraction_target` and of `Container.added_capabilities`.
 """

@@ -11,12 +11,17 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
 from rules.base.traits import KAI_QUEUE_LABEL
-from rules.inventory.collectors import GpuNodeCollector, NodeCollector, ShareCollector
+from rules.inventory.collectors import (
+    FlavorNodeCollector,
+    GpuNodeCollector,
+    NodeCollector,
+    ShareCollector,
+    flavor_taints,
+)
 from rules.inventory.inventory import (
     ClusterQueue,
     ConfigMap,
     DeviceClass,
-    FlavorTaint,
     GpuPatch,
     Inventory,
     LimitRange,
@@ -32,6 +37,7 @@ from rules.inventory.inventory import (
     ResourceQuota,
     RuntimeClass,
     Secret,
+    Topology,
 )
 
 MAX_VARIABLES = 20
@@ -254,7 +260,8 @@ def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Cluster
             known_amounts = [amount for amount in amounts if amount is not None]
             if amounts and len(known_amounts) == len(amounts):
                 most[name] = max(known_amounts)
-    return ClusterQueue(frozenset(flavors), flavors, most)
+    checks = spec.get("admissionChecks") or spec.get("admissionChecksStrategy")
+    return ClusterQueue(frozenset(flavors), flavors, most, has_checks=bool(checks))
 
 
 def _limits_of_flavor(flavor: Mapping[str, Any], *, may_borrow: bool) -> Mapping[str, int]:
@@ -289,12 +296,15 @@ def _volcano_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Queue:
 def _resource_flavor(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceFlavor:
     spec = as_object(raw.get("spec"))
     return ResourceFlavor(
-        tuple(
-            FlavorTaint(*(as_text(taint.get(field)) for field in FlavorTaint._fields))
-            for _, taint in as_objects(spec.get("nodeTaints"))
-        ),
+        flavor_taints(spec.get("nodeTaints")),
         tuple(toleration for _, toleration in as_objects(spec.get("tolerations"))),
+        as_text(spec.get("topologyName")),
     )
+
+
+def _topology(raw: Mapping[str, Any], _variables: VariableNames) -> Topology:
+    levels = as_objects(as_object(raw.get("spec")).get("levels"))
+    return Topology(tuple(as_text(level.get("nodeLabel")) for _, level in levels))
 
 
 _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
@@ -316,6 +326,7 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     (_KUEUE_GROUP, "ResourceFlavor"): _RecordReader(
         ResourceFlavor, _resource_flavor, is_namespaced=False
     ),
+    (_KUEUE_GROUP, "Topology"): _RecordReader(Topology, _topology, is_namespaced=False),
     ("nvidia.com", "NVIDIADriver"): _RecordReader(
         NVIDIADriver, _nvidia_driver, is_namespaced=False
     ),
@@ -340,6 +351,7 @@ class InventoryBuilder:
         self.nodes = nodes or NodeCollector()
         self.gpu_nodes = gpu_nodes or GpuNodeCollector()
         self.shares = ShareCollector()
+        self._flavor_nodes = FlavorNodeCollector()
         self._records: dict[type, dict[str, dict[str, Any]]] = {}
         self._mig_configs: set[str] = set()
         self._gpu_patches: dict[str, GpuPatch] = {}
@@ -356,6 +368,7 @@ class InventoryBuilder:
         if (group, kind) == ("", "Node"):
             self.nodes.add(raw)
             self.gpu_nodes.add(raw)
+            self.add_node_of_flavors(raw)
             return
         reader = _READER_BY_KIND.get((group, kind))
         if reader is None or not name:
@@ -363,6 +376,8 @@ class InventoryBuilder:
         home = namespace if reader.is_namespaced else ""
         records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         record = reader.read(raw, self._variables)
+        if isinstance(record, ResourceFlavor) and record.topology:
+            self._flavor_nodes.add_flavor(name, as_object(raw.get("spec")))
         if name in records:
             if records[name] != record:
                 records[name] = None
@@ -374,6 +389,11 @@ class InventoryBuilder:
             records[name] = record
         else:
             self._incomplete.add(home)
+
+    def add_node_of_flavors(self, node: Mapping[str, Any]) -> None:
+        """Keep of a Node only what it says about the flavors with a topology."""
+        if self.gpu_nodes.sign(node):
+            self._flavor_nodes.add(node)
 
     def add_mig_configuration(self, text: str) -> None:
         """Add the names in a file for NVIDIA's MIG manager that is in the values of a chart."""
@@ -397,7 +417,7 @@ class InventoryBuilder:
     def inventory(self) -> Inventory:
         """Return the inventory of what has been added so far."""
         of_nodes = self.nodes.records() | self.gpu_nodes.records()
-        records = self._records | of_nodes | self.shares.records()
+        records = self._records | of_nodes | self.shares.records() | self._flavor_nodes.records()
         if self._mig_configs:
             names = MigConfiguration(frozenset(self._mig_configs))
             records |= {MigConfiguration: {"": {MIG_CONFIGS: names}}}

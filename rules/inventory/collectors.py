@@ -5,12 +5,14 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rules.base.json_values import as_object, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
 from rules.inventory.inventory import (
     HOSTNAME_LABEL,
     SURVEY_NAME,
+    FlavorNodes,
+    FlavorTaint,
     GpuNodes,
     NodeGroup,
     NodeSurvey,
@@ -149,6 +151,62 @@ class GpuNodeCollector:
         """The records of what has been added, as an `Inventory` takes them; empty if nothing."""
         found = {sign: GpuNodes(frozenset(names)) for sign, names in self._names.items()}
         return {GpuNodes: {"": found}} if found else {}
+
+
+MAX_NODES_BEFORE_FLAVORS = 1_000
+"""Nodes that are kept for flavors which may follow them."""
+# Kubernetes sets and removes these as the state of a node changes.
+_TAINTS_OF_STATES = "node.kubernetes.io/"
+
+
+class FlavorNodeCollector:
+    """Collects the taints that all GPU nodes of a flavor have.
+
+    The caller adds GPU nodes alone. Flavors and nodes come in any order; of a flavor that follows
+    more than MAX_NODES_BEFORE_FLAVORS nodes nothing is known.
+    """
+
+    def __init__(self) -> None:
+        self._labels: dict[str, Mapping[str, Any]] = {}
+        self._taints: dict[str, tuple[FlavorTaint, ...]] = {}
+        self._nodes: list[tuple[Mapping[str, Any], tuple[FlavorTaint, ...]]] = []
+
+    def add_flavor(self, name: str, spec: Mapping[str, Any]) -> None:
+        """Add a flavor with this specification."""
+        if name not in self._labels and len(self._nodes) <= MAX_NODES_BEFORE_FLAVORS:
+            self._labels[name] = as_object(spec.get("nodeLabels"))
+            for labels, taints in self._nodes:
+                self._compare(name, labels, taints)
+
+    def add(self, node: Mapping[str, Any]) -> None:
+        """Add a Node."""
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        taints = flavor_taints(as_object(node.get("spec")).get("taints"))
+        lasting = tuple(each for each in taints if not each.key.startswith(_TAINTS_OF_STATES))
+        if len(self._nodes) <= MAX_NODES_BEFORE_FLAVORS:
+            self._nodes.append((labels, lasting))
+        for name in self._labels:
+            self._compare(name, labels, lasting)
+
+    def _compare(
+        self, name: str, labels: Mapping[str, Any], taints: tuple[FlavorTaint, ...]
+    ) -> None:
+        if all(labels.get(key) == value for key, value in self._labels[name].items()):
+            known = self._taints.get(name, taints)
+            self._taints[name] = tuple(taint for taint in known if taint in taints)
+
+    def records(self) -> dict[type, dict[str, dict[str, FlavorNodes]]]:
+        """The records of what has been added, as an `Inventory` takes them; empty if nothing."""
+        found = {name: FlavorNodes(taints) for name, taints in self._taints.items()}
+        return {FlavorNodes: {"": found}} if found else {}
+
+
+def flavor_taints(listed: object) -> tuple[FlavorTaint, ...]:
+    """The taints in a list of a flavor, or of a node."""
+    return tuple(
+        FlavorTaint(*(as_text(taint.get(field)) for field in FlavorTaint._fields))
+        for _, taint in as_objects(listed)
+    )
 
 
 def _offered(status: Mapping[str, Any], resources: tuple[str, ...]) -> Iterator[tuple[str, int]]:

@@ -118,11 +118,13 @@ class ClusterQueue(NamedTuple):
 
     `flavors` has for each of them the names of the ResourceFlavors of which workloads can get it,
     and `most` how much of it the pods of a workload can get that are alike, if that is limited.
+    With `has_checks`, others decide too whether it admits a workload, and may make nodes for it.
     """
 
     resources: frozenset[str]
     flavors: Mapping[str, tuple[str, ...]] = _NO_RECORDS
     most: Mapping[str, int] = _NO_RECORDS
+    has_checks: bool = False
 
 
 class ConfigMap(NamedTuple):
@@ -293,10 +295,29 @@ class FlavorTaint(NamedTuple):
 
 
 class ResourceFlavor(NamedTuple):
-    """Kueue's ResourceFlavor: its taints, and the tolerations that it gives to its workloads."""
+    """Kueue's ResourceFlavor: its taints, and the tolerations that it gives to its workloads.
+
+    `topology` is the name of its Topology; it may be empty.
+    """
 
     taints: tuple[FlavorTaint, ...]
     tolerations: tuple[Mapping[str, Any], ...]
+    topology: str = ""
+
+
+class FlavorNodes(NamedTuple):
+    """The taints that all GPU nodes of a ResourceFlavor have, if there are any such nodes.
+
+    Its name in the inventory is that of the flavor. It is known of flavors with a Topology.
+    """
+
+    taints: tuple[FlavorTaint, ...]
+
+
+class Topology(NamedTuple):
+    """Kueue's Topology: the labels of nodes that are its levels, from the widest to the nodes."""
+
+    levels: tuple[str, ...]
 
 
 class RuntimeClass(NamedTuple):
@@ -326,10 +347,11 @@ class SharePool(NamedTuple):
 _OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, NVIDIADriver, Queue),
     *(ResourceClaim, ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
+    Topology,
 )
 RECORD_TYPES = (
-    *_OBJECT_TYPES,
-    *(GpuNodes, GpuPatch, MigConfiguration, NodeGroup, NodeSurvey, SharePool),
+    *(*_OBJECT_TYPES, FlavorNodes, GpuNodes, GpuPatch, MigConfiguration),
+    *(NodeGroup, NodeSurvey, SharePool),
 )
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")
 """The kinds of objects of which an inventory knows something."""

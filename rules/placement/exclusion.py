@@ -1,4 +1,4 @@
-"""What keeps a pod off GPU nodes: demands in its required node affinity, and few tolerations."""
+"""Keeping pods off GPU nodes: by demands in the required node affinity, and fewer tolerations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias

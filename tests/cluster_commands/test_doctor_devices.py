@@ -200,6 +200,13 @@ def workload(name: str, message: str, status: str = "False") -> Object:
 
 UNTOLERATED = "untolerated taint {nvidia.com/gpu present NoSchedule <nil>} in flavor a100"
 ASSIGN = "couldn't assign flavors to pod set main: "
+UNUSED_QUOTA = "insufficient unused quota for nvidia.com/gpu in flavor spot, 2 more needed"
+NO_QUOTA = (
+    "insufficient quota for nvidia.com/gpu in flavor plain, previously considered podsets requests "
+    "(0) + current podset request (2) > maximum capacity (0)"
+)
+NO_NODES = """topology "racks" doesn't allow to fit any of 2 pod(s). Total nodes: 3"""
+NODE_TAINT = 'taint "nvidia.com/gpu=present:NoSchedule"'
 
 
 def test_workloads_that_kueue_never_admits_because_of_a_taint() -> None:
@@ -211,12 +218,28 @@ def test_workloads_that_kueue_never_admits_because_of_a_taint() -> None:
     assert "spec.tolerations of the flavor" in row.remedy
 
 
+def test_a_flavor_without_quota_does_not_admit_them_either() -> None:
+    waits = workload("one", f"{ASSIGN}{NO_QUOTA}, {UNTOLERATED}")
+    assert the_row(rows(node("n", {GPU: 1}), waits), "Kueue").subject == "resourceflavor/a100"
+
+
+def test_a_topology_whose_nodes_no_template_tolerates() -> None:
+    waits = workload("one", f"{ASSIGN}{NO_NODES}; excluded: {NODE_TAINT}: 3")
+    row = the_row(rows(node("n", {GPU: 1}), waits), "Kueue")
+    assert (row.subject, row.state) == ("topology/racks", State.WRONG)
+    assert "nvidia.com/gpu=present:NoSchedule" in row.message
+
+
 @pytest.mark.parametrize(
     "other",
     [
         workload("admitted", "", "True"),
         workload("admitted-later", UNTOLERATED, "True"),
-        workload("full", f"{ASSIGN}{UNTOLERATED}, insufficient unused quota in flavor spot"),
+        workload("full", f"{ASSIGN}{UNTOLERATED}, {UNUSED_QUOTA}"),
+        workload(
+            "nodes-full", f'{NO_NODES}; excluded: resource "nvidia.com/gpu": 2, {NODE_TAINT}: 1'
+        ),
+        workload("no-nodes", NO_NODES.replace("3", "0")),
         workload("of-teams", UNTOLERATED.replace("nvidia.com/gpu", "example.com/team")),
         {"kind": "Workload", "metadata": {"name": "new"}, "status": None},
     ],

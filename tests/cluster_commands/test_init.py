@@ -392,7 +392,7 @@ def test_pods_without_a_gpu_may_be_kept_off_gpu_nodes(tmp_path: Path) -> None:
     assert not load_policy(proposed, POLICY).rules
     others = node("cpu-0"), node("cpu-0", labels=GKE_LABELS)
     for nodes in (GKE, [*GKE, others[1]], [*gpu_nodes(1, labels={}), others[0]]):
-        assert "gpu-node-without-request" not in run(tmp_path, *nodes)[1]
+        assert "gpu-node-without-request" not in run(tmp_path, *nodes, options=("--write",))[1]
 
 
 def test_hostile_names_change_nothing(tmp_path: Path) -> None:

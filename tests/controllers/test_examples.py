@@ -16,7 +16,6 @@ from tests.testkit.controllers.controller import Controller
 from tests.testkit.controllers.examples import (
     EXAMPLES,
     QUEUE,
-    Example,
     cluster_queue,
     job,
     local_queue,
@@ -25,6 +24,7 @@ from tests.testkit.controllers.examples import (
     training_runtime,
 )
 from tests.testkit.controllers.steps import (
+    apply_again,
     events,
     gpu_pods,
     remove,
@@ -90,19 +90,6 @@ def _prepared(cluster: ControlPlane, namespace: str) -> Iterator[str]:
     apply(cluster, namespace, training_runtime())
     yield namespace
     cluster.kubectl("delete", "namespace", namespace, "--wait=false")
-
-
-def apply_again(cluster: ControlPlane, namespace: str, example: Example) -> tuple[str, ...]:
-    """What kubectl says about a workload that is there, or is created first: it may refuse it.
-
-    JobSet, for one, refuses a second apply of what it has completed itself.
-    """
-    apply(cluster, namespace, example.manifest, check=False)
-    said = []
-    for options in ((), ("--server-side",), ("--server-side",)):
-        done = apply(cluster, namespace, example.manifest, *options, check=False)
-        said.append((done.stdout + done.stderr).replace(namespace, "NAMESPACE"))
-    return tuple(said)
 
 
 @pytest.mark.parametrize("queue", ["", QUEUE], ids=["alone", "in-a-queue"])

@@ -44,6 +44,7 @@ LOCAL_QUEUE = local_queue("tainted", "tainted")
 KINDS: dict[str, Callable[[], Example]] = {"pod": pod, **EXAMPLES}
 # How many of their templates ask for GPUs.
 TEMPLATES = {"pod": 1, "job": 1, "job_set": 1, "leader_worker_set": 1, "ray_cluster": 1}
+TEMPLATES |= {"ray_job": 1, "ray_service": 1}
 # The template of its pods is in another object, the runtime, which is merged with it.
 NOT_KNOWN = ("train_job",)
 
@@ -171,3 +172,89 @@ def test_a_flavor_that_adds_the_toleration_needs_nothing_else(
         example = make().queued("tolerated")
         run(cluster, warned, example)
         remove(cluster, warned, example)
+
+
+LEVELS = [{"nodeLabel": "kubernetes.io/hostname"}]
+TOPOLOGY = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "Topology",
+    "metadata": {"name": "nodes"},
+    "spec": {"levels": LEVELS},
+}
+TOPOLOGY_QUEUE = cluster_queue(
+    16, resource_flavor("by-topology", nodeLabels=NODE_LABELS, topologyName="nodes")
+)
+TOPOLOGY_LOCAL_QUEUE = local_queue("by-topology", "by-topology")
+
+
+@pytest.fixture(scope="module")
+def topology(cluster: ControlPlane) -> ControlPlane:
+    """The cluster, with a queue for which Kueue itself chooses nodes, by their names."""
+    for made in (TOPOLOGY, *TOPOLOGY_QUEUE):
+        apply(cluster, "default", made)
+    return cluster
+
+
+def _inventory_with_nodes(plane: ControlPlane, namespace: str) -> Inventory:
+    nodes = plane.request("GET", "/api/v1/nodes").body["items"]
+    builder = new_builder(default_policy().profile)
+    for made in (TOPOLOGY, *TOPOLOGY_QUEUE, TOPOLOGY_LOCAL_QUEUE):
+        add_objects(builder, made, namespace)
+    for node in nodes:
+        add_objects(builder, {**node, "apiVersion": "v1", "kind": "Node"}, None)
+    return builder.inventory()
+
+
+def _workloads(plane: ControlPlane, namespace: str) -> str:
+    """What the Workloads of a namespace say."""
+    get = ("get", "workloads.kueue.x-k8s.io", "-n", namespace, "-o", "yaml")
+    return plane.kubectl(*get).stdout
+
+
+def test_kueue_compares_templates_with_the_nodes_of_a_topology(
+    topology: ControlPlane, warned: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rule, doctor and Kueue say the same of a template that does not tolerate the nodes."""
+    apply(topology, warned, TOPOLOGY_LOCAL_QUEUE)
+    example = EXAMPLES["job"]().queued("by-topology")
+    apply(topology, warned, example.manifest)
+    says = lambda: "nvidia.com/gpu=present:NoSchedule" in _workloads(topology, warned)  # noqa: E731
+    eventually(says, what="Kueue names the taint of the nodes")
+    assert not list_pods(topology, warned)
+    metadata = {**example.manifest["metadata"], "namespace": warned}
+    context = Context(TODAY, namespace=warned, inventory=_inventory_with_nodes(topology, warned))
+    found = check({**example.manifest, "metadata": metadata}, default_policy().rule_set(), context)
+    assert "untolerated-flavor" in {finding.rule for finding in found.findings}
+    doctor(["--kubeconfig", str(topology.kubeconfig), "-o", "json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    [row] = [row for row in rows if row["subject"] == "topology/nodes"]
+    assert row["state"] == "wrong"
+    remove(topology, warned, example)
+
+
+# Of the others a template asks for no GPU, and gets no toleration of GPU nodes.
+@pytest.mark.parametrize("name", ["pod", "job", "leader_worker_set"])
+def test_a_policy_that_fixes_workloads_lets_kueue_choose_nodes(
+    topology: ControlPlane, fixed: str, name: str
+) -> None:
+    apply(topology, fixed, TOPOLOGY_LOCAL_QUEUE)
+    example = KINDS[name]().queued("by-topology")
+    apply(topology, fixed, example.manifest)
+    pods = gpu_pods(wait_for_pods(topology, fixed, example))
+    assert {each["spec"]["nodeName"] for each in pods} == {NODE}
+    remove(topology, fixed, example)
+
+
+def test_a_template_without_gpus_needs_a_flavor_of_its_own(
+    topology: ControlPlane, fixed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All flavors of the queue are GPU nodes: `doctor` says why Kueue never admits the driver."""
+    apply(topology, fixed, TOPOLOGY_LOCAL_QUEUE)
+    example = EXAMPLES["job_set"]().queued("by-topology")
+    apply(topology, fixed, example.manifest)
+    says = lambda: "nvidia.com/gpu=present:NoSchedule" in _workloads(topology, fixed)  # noqa: E731
+    eventually(says, what="Kueue names the taint of the nodes")
+    doctor(["--kubeconfig", str(topology.kubeconfig), "-o", "json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert "topology/nodes" in {row["subject"] for row in rows if row["state"] == "wrong"}
+    remove(topology, fixed, example)

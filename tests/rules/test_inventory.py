@@ -48,6 +48,7 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("kueue.x-k8s.io/v1beta2", "ClusterQueue", {}),
         ("kueue.x-k8s.io/v1beta2", "LocalQueue", {"spec": {"clusterQueue": "nvidia"}}),
         ("kueue.x-k8s.io/v1beta2", "ResourceFlavor", {"spec": {"nodeTaints": [{"key": "gpu"}]}}),
+        ("kueue.x-k8s.io/v1beta2", "Topology", {"spec": {"levels": [{"nodeLabel": "rack"}]}}),
         ("scheduling.volcano.sh/v1beta1", "Queue", {"spec": {"capability": GPUS}}),
         ("nvidia.com/v1alpha1", "NVIDIADriver", {}),
         ("v1", "Namespace", {}),

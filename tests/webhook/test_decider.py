@@ -462,6 +462,20 @@ def test_a_policy_that_fixes_workloads_does_not_fix_custom_resources() -> None:
 
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "gpus"}
+
+
+def queue_with(taint: FlavorTaint) -> Inventory:
+    """A queue whose only flavor states this taint."""
+    shared = ClusterQueue(frozenset(), {"nvidia.com/gpu": ("a100",)})
+    return Inventory(
+        {
+            LocalQueue: {"team-vision": {"gpus": LocalQueue("shared")}},
+            ClusterQueue: {"": {"shared": shared}},
+            ResourceFlavor: {"": {"a100": ResourceFlavor((taint,), ())}},
+        }
+    )
+
+
 GPU_TEMPLATE = {"spec": pod(container(**gpus(limits=1)))["spec"]}
 
 
@@ -499,6 +513,22 @@ def test_a_policy_that_fixes_workloads_adds_the_toleration_that_kueue_compares(k
     assert not ADMISSION.mutate(new).operations
 
 
+def test_an_update_keeps_a_stored_toleration_though_another_taint_is_known_now() -> None:
+    """The stored template is immutable: it lacks the new toleration, and keeps the other one."""
+    new = QUEUED_BY_TEMPLATE["Job"]
+    stored = patched(new, Admission("workloads: fix\n").mutate(new).operations)
+    admission = Admission(
+        "workloads: fix\nrules: {untolerated-flavor: {fix: true}}\n",
+        inventory=queue_with(FlavorTaint("example.com/team", "vision", "NoSchedule")),
+    )
+    assert patched(new, admission.mutate(new, stored).operations) == stored
+    assert "example.com/team" in str(admission.mutate(new).operations)
+    # What was stored with that taint known keeps both.
+    stored = patched(new, admission.mutate(new).operations)
+    assert len(stored["spec"]["template"]["spec"]["tolerations"]) == 2
+    assert patched(new, admission.mutate(new, stored).operations) == stored
+
+
 @pytest.mark.parametrize(
     "new",
     [
@@ -514,16 +544,7 @@ def test_it_adds_none_to_other_templates(new: Any) -> None:
 
 def test_a_workload_that_its_queue_never_admits_is_warned_about() -> None:
     """With the queues in the inventory: `clusterInventory.queues`."""
-    taint = FlavorTaint("example.com/team", "vision", "NoSchedule")
-    known = Inventory(
-        {
-            LocalQueue: {"team-vision": {"gpus": LocalQueue("shared")}},
-            ClusterQueue: {
-                "": {"shared": ClusterQueue(frozenset(), {"nvidia.com/gpu": ("a100",)})}
-            },
-            ResourceFlavor: {"": {"a100": ResourceFlavor((taint,), ())}},
-        }
-    )
+    known = queue_with(FlavorTaint("example.com/team", "vision", "NoSchedule"))
     admission = Admission(inventory=known)
     answer = admission.mutate(QUEUED_BY_TEMPLATE["Job"])
     told = [warning for warning in answer.warnings if "[untolerated-flavor]" in warning]

@@ -10,19 +10,22 @@ refuse those whose pods will be refused.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from policies.policy import Policy
 from rules.base.json_values import Json, Operation
 from rules.engine.bounds import MAX_STEPS, StepLimit, TooManyStepsError
 from rules.engine.evaluation import RuleFailure
-from rules.engine.fixing import fix
+from rules.engine.exceptions import Suppress, suppress_nothing
+from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.gpu.quotas import is_queued_by_template
 from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
+from rules.profile.context import Context
 from rules.rule import load_module
 from rules.workloads.discovery import find_subjects
 from rules.workloads.future_pods import future_pods, has_final_pods
@@ -68,6 +71,9 @@ RULES_FIXED_FOR_QUEUES = ("toleration-default", "untolerated-flavor")
 PODS_REFUSED_PREFIX = "its pods will be refused: "
 PODS_WOULD_BE_REFUSED_PREFIX = "its pods would be refused in mode deny: "
 
+_Fix: TypeAlias = tuple[RuleSet, Context, Suppress]
+"""Rules whose fixes are made, their context, and what of it stays as it is."""
+
 
 class WorkloadDecider:
     """Decides about workloads by one policy, whose rules are `rules`."""
@@ -89,10 +95,13 @@ class WorkloadDecider:
         """
         fixed: list[Finding] = []
         operations: list[Operation] = []
-        for rules, is_meant in self._fixing_rules():
-            if not is_meant(request):
+        steps = (self._fix_of_templates, self._fix_of_labels, self._fix_for_queues)
+        for chosen in steps if self._fixes else ():
+            # Each sees what those before it have written.
+            if (made := chosen(request)) is None:
                 continue
-            result = fix(request.object, rules, request.context, steps=request.steps)
+            rules, context, is_kept = made
+            result = fix(request.object, rules, context, is_kept, steps=request.steps)
             fixed += result.fixed
             if request.mode is Action.DENY:
                 operations += result.operations
@@ -111,26 +120,39 @@ class WorkloadDecider:
             return refuse(remaining, denied, by_rule, verbs=verbs)
         return allow(request, remaining, remaining.findings, by_rule, fixed, operations, verbs)
 
-    def _fixing_rules(self) -> Iterator[tuple[RuleSet, Callable[[AdmissionRequest], bool]]]:
-        """Yield the rules whose fixes are made in workloads, with a test of the request."""
-        if self._fixes:
-            yield self._template_rules, lambda request: request.review.group in BUILT_IN_GROUPS
-            # Kueue looks at the label when the workload is created.
-            yield self._label_rules, lambda request: request.old is None
-            yield self._queue_rules, self._is_to_tolerate
+    def _fix_of_templates(self, request: AdmissionRequest) -> _Fix | None:
+        """Return the rules whose fixes are made in a built-in workload."""
+        if request.review.group not in BUILT_IN_GROUPS:
+            return None
+        return self._template_rules, request.context, suppress_nothing
 
-    def _is_to_tolerate(self, request: AdmissionRequest) -> bool:
-        return self._is_queued_by_template(request) and self._may_tolerate(request)
+    def _fix_of_labels(self, request: AdmissionRequest) -> _Fix | None:
+        """Return those about the label at which Kueue looks when a workload is created."""
+        return (
+            (self._label_rules, request.context, suppress_nothing) if request.old is None else None
+        )
 
-    def _may_tolerate(self, request: AdmissionRequest) -> bool:
-        """Return whether templates may get tolerations: those of a new workload.
+    def _fix_for_queues(self, request: AdmissionRequest) -> _Fix | None:
+        """Return those for a workload that Kueue queues.
+
+        They judge a template that is stored as they judged it when it was new.
+        """
+        if not self._is_queued_by_template(request):
+            return None
+        context = request.context._replace(operation="CREATE")
+        return self._queue_rules, context, self._as_stored(request, context)
+
+    def _as_stored(self, request: AdmissionRequest, context: Context) -> Suppress:
+        """The tolerations that templates get no more: those that the stored ones lack.
 
         An update keeps what the stored templates have: a user who applies the same manifest again
-        means no change. Where they have none they stay so: most of these templates are immutable.
+        means no change. What they lack they go on to lack: most of these templates are immutable.
         """
         if request.old is None:
-            return True
-        return not fix(request.old, self._queue_rules, request.context, steps=request.steps).fixed
+            return suppress_nothing
+        stored = check(request.old, self._queue_rules, context, steps=request.steps)
+        lacked = {(finding.stable_path, finding.key) for finding in stored.findings}
+        return lambda finding, _: (finding.stable_path, finding.key) in lacked
 
     def _is_queued_by_template(self, request: AdmissionRequest) -> bool:
         """Return whether Kueue queues the workload by its template, which its pods will have."""

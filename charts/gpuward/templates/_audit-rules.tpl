@@ -11,7 +11,7 @@ about pods: (dict "root" $ "verbs" (list "list")). The verbs are those for what 
   resources: [validatingwebhookconfigurations]
   verbs: [list]
 - apiGroups: [kueue.x-k8s.io]
-  resources: [clusterqueues, cohorts, localqueues, resourceflavors]
+  resources: [clusterqueues, cohorts, localqueues, resourceflavors, topologies]
   verbs: [list]
 - apiGroups: [node.k8s.io]
   resources: [runtimeclasses]

@@ -23,8 +23,12 @@ from rules.base.json_values import as_object, as_objects, as_text
 
 _KUEUE = "Kueue"
 _KUEUE_KEY = "controller_manager_config.yaml"
-_IN_FLAVOR = re.compile(r"in flavor ([^\s,;]+)")
+_UNUSED_QUOTA = re.compile(r"insufficient unused quota for \S{1,200} in flavor ([^\s,;]+)")
 _UNTOLERATED = re.compile(r"untolerated taint (.{1,200}?) in flavor ([^\s,;]+)")
+_TOPOLOGY = re.compile(
+    r'topology "([^"]{1,253})" [^.]{1,200}\. Total nodes: (\d{1,9}); excluded: ([^;]{1,2000})'
+)
+_EXCLUDED_BY_TAINT = re.compile(r'taint "([^"]{1,500})": (\d{1,9})')
 _MAX_MESSAGE = 10_000
 _FLAVOR_REMEDY = (
     "write the toleration into spec.tolerations of the flavor; or set `workloads: fix` in the "
@@ -35,28 +39,42 @@ _FLAVOR_REMEDY = (
 def check_untolerated_flavors(facts: DoctorFacts) -> Iterator[Row]:
     """A row for each flavor whose taint of GPU nodes keeps workloads from being admitted.
 
-    Kueue compares the taint with the template. What gpuward and others add to Pods comes too late.
+    There is one too for each topology all of whose nodes have such taints. Kueue compares the taint
+    with the template. What gpuward and others add to Pods comes too late.
     Source: kubernetes-sigs/kueue, pkg/scheduler/flavorassigner/flavorassigner.go
+    and pkg/cache/scheduler/tas_flavor_snapshot.go
     """
     keys = {taint.key for taint in facts.policy.profile.taints}
     waiting: dict[tuple[str, str], list[str]] = {}
     for workload in facts.objects(KUEUE_WORKLOADS):
         message = _why_without_quota(workload)[:_MAX_MESSAGE]
-        untolerated = _UNTOLERATED.findall(message)
-        # Of a flavor that only lacks room it may still be admitted.
-        if {flavor for _, flavor in untolerated} < {*_IN_FLAVOR.findall(message)}:
-            continue
-        for taint, flavor in dict.fromkeys(untolerated):
+        for subject, taint in dict.fromkeys(_untolerated(message)):
             if any(key in taint for key in keys):
                 metadata = as_object(workload.get("metadata"))
                 name = f"{name_of(workload)} in {as_text(metadata.get('namespace'))}"
-                waiting.setdefault((flavor, taint), []).append(name)
-    for (flavor, taint), names in sorted(waiting.items()):
+                waiting.setdefault((subject, taint), []).append(name)
+    for (subject, taint), names in sorted(waiting.items()):
         message = (
             f"workloads that Kueue never admits, because their templates do not tolerate its taint "
             f"{taint}: {len(names):,}: {first_few(names)}"
         )
-        yield wrong(_KUEUE, f"resourceflavor/{flavor}", message, _FLAVOR_REMEDY, names=names)
+        yield wrong(_KUEUE, subject, message, _FLAVOR_REMEDY, names=names)
+
+
+def _untolerated(message: str) -> Iterator[tuple[str, str]]:
+    """The flavors and topologies whose taints keep a workload from being admitted, and the taints.
+
+    None if one of them only lacks room: the workload may still be admitted.
+    """
+    flavors = _UNTOLERATED.findall(message)
+    if {*_UNUSED_QUOTA.findall(message)} <= {flavor for _, flavor in flavors}:
+        for taint, flavor in flavors:
+            yield f"resourceflavor/{flavor}", taint
+    for topology, nodes, reasons in _TOPOLOGY.findall(message):
+        taints = _EXCLUDED_BY_TAINT.findall(reasons)
+        if sum(int(number) for _, number in taints) == int(nodes):
+            for taint, _ in taints:
+                yield f"topology/{topology}", taint
 
 
 def _why_without_quota(workload: Object) -> str:

@@ -4,14 +4,17 @@ What it does
 ------------
 Follows the label `kueue.x-k8s.io/queue-name` of a workload to its ClusterQueue and to the
 ResourceFlavors of which the workload can get the GPUs that its pods ask for. Finds pod templates
-that do not tolerate the `nodeTaints` of any of these flavors. Tolerations that a flavor itself adds
-count, and so does every flavor that is not known: then nothing is reported. The linter knows the
-queues and flavors in the manifests of the same run, and `gpuward audit` those of the cluster. The
-webhook knows them with `clusterInventory.queues`.
+that do not tolerate the `nodeTaints` of any of these flavors. Of a flavor with a Topology whose
+last level is `kubernetes.io/hostname`, the taints that all its GPU nodes have count too.
+Tolerations that a flavor itself adds count, and so does every flavor that is not known: then
+nothing is reported. The linter knows the queues, flavors, topologies and nodes in the manifests of
+the same run, and `gpuward audit` those of the cluster. The webhook knows them with
+`clusterInventory.queues`, and the nodes with `clusterInventory.nodes`.
 
 Not reported: taints with the effect `PreferNoSchedule`, which Kueue ignores; pods in a cluster that
-Kueue does not hold back; and taints of the profile where Kueue queues the pods themselves, as those
-of a Deployment: tolerations that are added to Pods come in time there.
+Kueue does not hold back; taints of nodes in a queue with admission checks, which may make other
+nodes; and taints of the profile where Kueue queues the pods themselves, as those of a Deployment:
+tolerations that are added to Pods come in time there.
 
 Why it matters
 --------------
@@ -29,15 +32,25 @@ with `workloads: fix`, when a workload is created; on update it keeps the tolera
 References
 ----------
 - https://kueue.sigs.k8s.io/docs/concepts/resource_flavor/
+- https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/
 - https://kueue.sigs.k8s.io/docs/tasks/run/deployment/
-- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go` (`checkFlavorForPodSets`)
+- kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go` (`checkFlavorForPodSets`),
+  `pkg/cache/scheduler/tas_flavor_snapshot.go` (`fillInCounts`)
 """
+
+from collections.abc import Iterator
 
 from rules.base.json_values import append, display
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES
 from rules.gpu.devices import requested_resources
-from rules.gpu.quotas import cluster_queue_of, is_queued_by_template
-from rules.inventory.inventory import Inventory, ResourceFlavor
+from rules.gpu.quotas import ClusterQueueOfPod, cluster_queue_of, is_queued_by_template
+from rules.inventory.inventory import (
+    HOSTNAME_LABEL,
+    FlavorNodes,
+    Inventory,
+    ResourceFlavor,
+    Topology,
+)
 from rules.placement.tolerations import display_taint, is_tolerated, tolerates, toleration_for
 from rules.profile.profile import Taint
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
@@ -53,7 +66,7 @@ def check(pod: Pod, context: Context) -> Findings:
     reported: set[Taint] = set()
     for resource in requested_resources(pod):
         flavors = known.queue.flavors.get(resource, ())
-        taints = [_untolerated_taint(pod, flavor, context.inventory) for flavor in flavors]
+        taints = [_untolerated_taint(pod, flavor, known, context.inventory) for flavor in flavors]
         untolerated = [taint for taint in taints if taint is not None]
         if not untolerated or len(untolerated) < len(flavors) or untolerated[0] in reported:
             continue
@@ -81,18 +94,32 @@ def _finding(pod: Pod, taints: list[Taint], words: str, queue: str) -> Finding:
     )
 
 
-def _untolerated_taint(pod: Pod, name: str, inventory: Inventory) -> Taint | None:
+def _untolerated_taint(
+    pod: Pod, name: str, known: ClusterQueueOfPod, inventory: Inventory
+) -> Taint | None:
     """The first taint that keeps the pod from the flavor of this name; None if none is known."""
     flavor = inventory.find(ResourceFlavor, name)
-    for key, value, effect in flavor.taints if flavor else ():
-        taint = Taint((), key, value, effect)
-        if effect == _IGNORED_EFFECT or is_tolerated(pod, taint):
+    for taint in _taints(name, flavor, known, inventory) if flavor else ():
+        if taint.effect == _IGNORED_EFFECT or is_tolerated(pod, taint):
             continue
         if not is_queued_by_template(pod) and _taint_of_profile(pod, taint) is not None:
             continue
         if flavor and not any(tolerates(toleration, taint) for toleration in flavor.tolerations):
             return taint
     return None
+
+
+def _taints(
+    name: str, flavor: ResourceFlavor, known: ClusterQueueOfPod, inventory: Inventory
+) -> Iterator[Taint]:
+    """The taints of a flavor, and of its nodes if Kueue itself chooses among them."""
+    listed = flavor.taints
+    topology = inventory.find(Topology, flavor.topology) if flavor.topology else None
+    if topology and topology.levels[-1:] == (HOSTNAME_LABEL,) and not known.queue.has_checks:
+        nodes = inventory.find(FlavorNodes, name)
+        listed += nodes.taints if nodes else ()
+    for key, value, effect in listed:
+        yield Taint((), key, value, effect)
 
 
 def _taint_of_profile(pod: Pod, taint: Taint) -> Taint | None:

@@ -25,10 +25,13 @@ from tests.testkit.control_plane.sources import (
     CHART_TOOLS,
     DEVICE_ALLOCATORS,
     FLUX,
+    GATEKEEPER,
     HELM,
     KREW,
+    KSERVE,
     KUBERNETES,
     KUEUE,
+    KYVERNO,
     REPORT_KINDS,
     SCHEDULER_FILTERS,
     WORKLOAD_CONTROLLERS,
@@ -136,6 +139,21 @@ def controllers() -> Programs:
     return build_programs(KUEUE, WORKLOAD_CONTROLLERS)
 
 
+def kserve() -> Programs:
+    """KServe's controller, and its `manifests`."""
+    return build_programs(KSERVE)
+
+
+def kyverno() -> Programs:
+    """Kyverno's admission controller, and its `manifests`."""
+    return build_programs(KYVERNO)
+
+
+def gatekeeper() -> Programs:
+    """Gatekeeper, and its `manifests`."""
+    return build_programs(GATEKEEPER)
+
+
 def _programs(*sources: Source) -> Programs:
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if assets:
@@ -204,6 +222,11 @@ def _copy_files(go: str, source: Source, folder: Path) -> None:
             target = folder / MANIFESTS / tree.folder / source_file.relative_to(origin)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source_file, target)
+
+
+def module_folder(source: Source, module: str) -> Path:
+    """The folder with the files of a required Go module."""
+    return _module_folder(go_command(source.go), source, module)
 
 
 def _module_folder(go: str, source: Source, module: str) -> Path:

@@ -250,3 +250,26 @@ WORKLOAD_CONTROLLERS = Source(
         CopiedFolder("kuberay", _KUBERAY, "config"),
     ),
 )
+_KYVERNO, _GATEKEEPER = "github.com/kyverno/kyverno", "github.com/open-policy-agent/gatekeeper/v3"
+KYVERNO = Source(
+    "kyverno",
+    {"kyverno": f"{_KYVERNO}/cmd/kyverno"},
+    duration="ten to fifteen minutes",
+    home=CONTROLLERS,
+    folders=(CopiedFolder("kyverno", _KYVERNO, "config"),),
+)
+GATEKEEPER = Source(
+    "gatekeeper",
+    {"gatekeeper": _GATEKEEPER},
+    duration="five to eight minutes",
+    home=CONTROLLERS,
+    folders=(CopiedFolder("gatekeeper", _GATEKEEPER, "deploy"),),
+)
+_KSERVE = "github.com/kserve/kserve"
+KSERVE = Source(
+    "kserve",
+    {"kserve": f"{_KSERVE}/cmd/manager"},
+    duration="five to eight minutes",
+    home=CONTROLLERS,
+    folders=(CopiedFolder("kserve", _KSERVE, "install/v0.15.2"),),
+)

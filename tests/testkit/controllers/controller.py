@@ -6,7 +6,7 @@ import base64
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,11 +17,19 @@ from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually, free_port, is_free
+from tests.testkit.control_plane.toolchain import BuildError
+from tests.testkit.skipping import skip_missing
 
 HOST = "127.0.0.1"
-# The program runs beside the cluster, so that nothing runs its pods, or serves its Services.
-NOT_APPLIED = ("APIService", "Deployment", "NetworkPolicy", "Service")
+# The program runs beside the cluster, so that nothing runs its pods, or serves its Services. Nor is
+# there a cert-manager.
+NOT_APPLIED = (
+    *("APIService", "Deployment", "DaemonSet", "NetworkPolicy", "Service"),
+    *("Certificate", "Issuer"),
+)
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+# On a slow machine an answer that comes late must not be none.
+WEBHOOK_SECONDS = 30
 # Where controllers look by default, in the folder for temporary files.
 CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
 
@@ -30,12 +38,14 @@ CERTIFICATES = Path("k8s-webhook-server", "serving-certs")
 class Locations:
     """Where a controller listens, and finds the certificate of its webhook.
 
-    The webhook listens at the address of its Service, and the rest at ports of HOST.
+    The webhook listens at the address of its Service, and the rest at ports of HOST. `kubeconfig`
+    has the token of its account, which is there when the program is started.
     """
 
     certificates: Path
     webhook_host: str
     webhook_port: int
+    kubeconfig: Path = Path()
     metrics: int = field(default_factory=free_port)
     health: int = field(default_factory=free_port)
 
@@ -44,26 +54,37 @@ class Locations:
 class Recipe:
     """How a controller is installed and started.
 
-    `folders` are the kustomizations among its manifests. Objects without a namespace get
-    `namespace`. `arguments` returns the arguments of its program, and `settings` what to change in
-    its file of settings; without settings it has no such file. `service` is the Service of its
-    webhook, if it has one. With `own_certificate`, the program makes its certificate, in this
-    Secret.
+    `manifests` are the kustomizations, or the files, among its manifests. Objects without a
+    namespace get `namespace`. `arguments` returns the arguments of its program, and `settings` what
+    to change in its file of settings; without settings it has no such file. `deployment` is the one
+    of its program, if there are several. With `reads_deployment` the program looks for it, so that
+    it is created, without pods. `service` is the Service of its webhook, if it has one. With
+    `own_certificate`, the program makes its certificate, in this Secret.
     """
 
     name: str
-    folders: tuple[str, ...]
+    manifests: tuple[str, ...]
     namespace: str
     arguments: Callable[[Locations], list[str]] = lambda _: []
     settings: Callable[[Locations], dict[str, Any]] | None = None
+    deployment: str = ""
+    reads_deployment: bool = False
     service: str = ""
     own_certificate: str = ""
+
+
+def built(build: Callable[[], Programs]) -> Programs:
+    """The programs that `build` builds; skips the test if they cannot be built."""
+    try:
+        return build()
+    except BuildError as error:
+        skip_missing(str(error))
 
 
 class Controller:
     """Installs a controller, and runs its program with its own account while its context is open.
 
-    Its kinds, roles and webhooks stay in the cluster afterwards.
+    Its kinds and roles stay in the cluster afterwards. Its webhooks do not: nobody answers them.
     """
 
     def __init__(
@@ -81,6 +102,8 @@ class Controller:
         at = self._locations()
         installed = [self._placed(each, at) for each in self._rendered()]
         applied = [each for each in installed if each["kind"] not in NOT_APPLIED]
+        if self.recipe.reads_deployment:
+            applied.append(_without_pods(self._deployment(installed)))
         self._apply(applied)
         self._wait_for_kinds(applied)
         self._start(installed, at)
@@ -92,6 +115,12 @@ class Controller:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for kind_of_webhooks in WEBHOOKS:
+            found = json.loads(self._plane.kubectl("get", kind_of_webhooks, "-o", "json").stdout)
+            for each in found["items"]:
+                clients = (client.get("service", {}) for client in _webhook_clients(each))
+                if any(client.get("namespace") == self._home for client in clients):
+                    self._plane.kubectl("delete", kind_of_webhooks, each["metadata"]["name"])
         self._processes.stop()
 
     @property
@@ -106,14 +135,21 @@ class Controller:
 
     def _rendered(self) -> list[Any]:
         found = []
-        for folder in self.recipe.folders:
-            text = self._plane.kubectl("kustomize", str(self._manifests / folder)).stdout
+        for name in self.recipe.manifests:
+            place = self._manifests / name
+            if place.is_file():
+                text = place.read_text(encoding="utf-8")
+            else:
+                text = self._plane.kubectl("kustomize", str(place)).stdout
             found += [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
         return found
 
     def _placed(self, given: Any, at: Locations) -> Any:
         """An object in the controller's namespace, with webhooks at the program's port."""
         placed = _with_namespace(given, self._home)
+        if placed["kind"] in WEBHOOKS:
+            for entry in placed["webhooks"]:
+                entry["timeoutSeconds"] = WEBHOOK_SECONDS
         for client_config in _webhook_clients(placed):
             own = {"name": self.recipe.service, "namespace": self._home, "port": at.webhook_port}
             client_config["service"] |= own
@@ -138,9 +174,9 @@ class Controller:
         eventually(lambda: self._plane.kubectl(*wait), what=f"the kinds of {self.recipe.name}")
 
     def _start(self, installed: list[Any], at: Locations) -> None:
-        [deployment] = [each for each in installed if each["kind"] == "Deployment"]
-        account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
-        token = self._plane.token(account, self._home)
+        pod = self._deployment(installed)["spec"]["template"]["spec"]
+        token = self._plane.token(pod["serviceAccountName"], self._home)
+        at = replace(at, kubeconfig=self._plane.kubeconfig_for(token))
         if self.recipe.service and not self.recipe.own_certificate:
             host = f"{self.recipe.service}.{self._home}.svc"
             pair = self._plane.authority.issue(self.recipe.name, hosts=[host])
@@ -152,21 +188,40 @@ class Controller:
             "PATH": os.defpath,
             "HOME": str(self._folder),
             "TMPDIR": str(self._folder),
-            "KUBECONFIG": str(self._plane.kubeconfig_for(token)),
+            "KUBECONFIG": str(at.kubeconfig),
+            **self._variables(pod),
             "POD_NAMESPACE": self._home,
         }
         self._processes.start(self.recipe.name, command, environment)
         if self.recipe.own_certificate:
             self._mount_secret(at.certificates)
-        awaited = {(HOST, at.health)}
-        if self.recipe.service:
-            awaited.add((at.webhook_host, at.webhook_port))
+        webhook = (at.webhook_host, at.webhook_port)
+        awaited = webhook if self.recipe.service else (HOST, at.health)
 
         def listens() -> bool:
             self._processes.check()
-            return not any(is_free(*address) for address in awaited)
+            return not is_free(*awaited)
 
         eventually(listens, what=f"{self.recipe.name} listens")
+
+    def _deployment(self, installed: list[Any]) -> Any:
+        """The Deployment of the program."""
+        [found] = [
+            each
+            for each in installed
+            if each["kind"] == "Deployment"
+            and self.recipe.deployment in ("", each["metadata"]["name"])
+        ]
+        return found
+
+    def _variables(self, pod: Any) -> dict[str, str]:
+        """The variables of the program's container, as far as they are known without a pod."""
+        fields = {"metadata.namespace": self._home, "metadata.name": self.recipe.name}
+        found = {}
+        for each in pod["containers"][0].get("env", []):
+            path = each.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+            found[each["name"]] = each.get("value", fields.get(path, ""))
+        return found
 
     def _mount_secret(self, folder: Path) -> None:
         """Write the Secret into its folder once it has a certificate, as the kubelet does."""
@@ -197,10 +252,15 @@ class Controller:
         return file
 
 
+def _without_pods(deployment: Any) -> Any:
+    """The same Deployment, of which nothing is made."""
+    return {**deployment, "spec": {**deployment["spec"], "paused": True}}
+
+
 def _webhook_clients(given: Any) -> list[dict[str, Any]]:
     """The `clientConfig` of each webhook in a configuration or a definition of a kind."""
     if given["kind"] in WEBHOOKS:
-        return [entry["clientConfig"] for entry in given["webhooks"]]
+        return [entry["clientConfig"] for entry in given.get("webhooks", [])]
     conversion = given.get("spec", {}).get("conversion", {})
     found = conversion.get("webhook", {}).get("clientConfig")
     return [found] if found else []

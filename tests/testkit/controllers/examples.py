@@ -76,6 +76,22 @@ def pod(gpus: int = 1) -> Example:
     return Example("pod", _workload("v1", "Pod", pod_spec(gpus)), pods=1, gpu_pods=1)
 
 
+def pod_without_gpus(**labels: str) -> Example:
+    """A Pod that asks for no GPU."""
+    manifest = _workload("v1", "Pod", _without_gpus(), labels=labels)
+    return Example("pod_without_gpus", manifest, pods=1, gpu_pods=0)
+
+
+def job_without_gpus(**labels: str) -> Example:
+    """A Job whose pod asks for no GPU; the pod has the labels."""
+    spec = _job_spec(1, 1)
+    spec["template"] = {
+        "metadata": {"labels": labels},
+        "spec": _without_gpus(restartPolicy="Never"),
+    }
+    return Example("job_without_gpus", _workload("batch/v1", "Job", spec), pods=1, gpu_pods=0)
+
+
 def job(gpus: int = 1, pods: int = 2) -> Example:
     """A Job."""
     manifest = _workload("batch/v1", "Job", _job_spec(gpus, pods))
@@ -128,6 +144,45 @@ def ray_cluster(gpus: int = 1) -> Example:
     return Example("ray_cluster", manifest, pods=2, gpu_pods=1)
 
 
+def ray_job(gpus: int = 1) -> Example:
+    """A RayJob, of which there is no more than its cluster: nothing in it answers."""
+    spec = {
+        "entrypoint": "python train.py",
+        "shutdownAfterJobFinishes": True,
+        "rayClusterSpec": _ray_cluster_spec(gpus),
+    }
+    return Example("ray_job", _workload("ray.io/v1", "RayJob", spec), pods=2, gpu_pods=1)
+
+
+def ray_service(gpus: int = 1) -> Example:
+    """A RayService, of which there is no more than its cluster either."""
+    spec = {"rayClusterConfig": _ray_cluster_spec(gpus)}
+    return Example("ray_service", _workload("ray.io/v1", "RayService", spec), pods=2, gpu_pods=1)
+
+
+def inference_service(gpus: int = 1) -> Example:
+    """An InferenceService of KServe without Knative, with a container of its own."""
+    spec = pod_spec(gpus)
+    spec["containers"][0] |= {"name": "kserve-container", "image": "registry.example/serve:1"}
+    manifest = _workload(
+        "serving.kserve.io/v1beta1",
+        "InferenceService",
+        {"predictor": {"minReplicas": 1, **spec}},
+        annotations={"serving.kserve.io/deploymentMode": "RawDeployment"},
+    )
+    return Example("inference_service", manifest, pods=1, gpu_pods=1)
+
+
+def served_model(gpus: int = 1) -> Example:
+    """One of a model, whose container is in a ClusterServingRuntime."""
+    example = inference_service(gpus)
+    spec = example.manifest["spec"]["predictor"]
+    [container] = spec.pop("containers")
+    model = {"modelFormat": {"name": "huggingface"}, "args": ["--model_name=llama3"]}
+    spec["model"] = {**model, **{k: container[k] for k in ("resources", "env") if k in container}}
+    return example
+
+
 def train_job(gpus: int = 1) -> Example:
     """A TrainJob of two nodes; its runtime is `training_runtime`."""
     amounts = pod_spec(gpus)["containers"][0]["resources"]
@@ -157,7 +212,8 @@ def training_runtime() -> dict[str, Any]:
 
 
 EXAMPLES = {
-    make.__name__: make for make in (job, job_set, leader_worker_set, ray_cluster, train_job)
+    make.__name__: make
+    for make in (job, job_set, leader_worker_set, ray_cluster, ray_job, ray_service, train_job)
 }
 
 

@@ -9,19 +9,14 @@ import pytest
 
 from tests.testkit.control_plane.build import Programs, controllers
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.toolchain import BuildError
-from tests.testkit.controllers.controller import Controller
+from tests.testkit.controllers.controller import Controller, built
 from tests.testkit.controllers.recipes import JOBSET, KUBERAY, KUEUE, LWS, TRAINER
-from tests.testkit.skipping import skip_missing
 
 
 @pytest.fixture(scope="session")
 def controller_programs() -> Programs:
     """The programs; skips the test if they cannot be built."""
-    try:
-        return controllers()
-    except BuildError as error:
-        skip_missing(str(error))
+    return built(controllers)
 
 
 @pytest.fixture(scope="session")

@@ -72,3 +72,58 @@ TRAINER = Recipe(
     },
     service="kubeflow-trainer-controller-manager",
 )
+_KYVERNO_NAMES = "kyverno-svc.kyverno.svc.kyverno-tls-{}"
+KYVERNO = Recipe(
+    "kyverno",
+    ("install-latest-testing.yaml",),
+    "kyverno",
+    arguments=lambda at: [
+        f"--kubeconfig={at.kubeconfig}",
+        f"--caSecretName={_KYVERNO_NAMES.format('ca')}",
+        f"--tlsSecretName={_KYVERNO_NAMES.format('pair')}",
+        f"--webhookServerHost={at.webhook_host}",
+        f"--webhookServerPort={at.webhook_port}",
+        f"--servicePort={at.webhook_port}",
+        "--disableMetrics=true",
+        "--controllerRuntimeMetricsAddress=0",
+        "--admissionReports=false",
+        "--v=2",
+    ],
+    deployment="kyverno-admission-controller",
+    reads_deployment=True,
+    service="kyverno-svc",
+    own_certificate=_KYVERNO_NAMES.format("pair"),
+)
+GATEKEEPER = Recipe(
+    "gatekeeper",
+    ("gatekeeper.yaml",),
+    "gatekeeper-system",
+    arguments=lambda at: [
+        f"--host={at.webhook_host}",
+        f"--port={at.webhook_port}",
+        f"--cert-dir={at.certificates}",
+        f"--health-addr={HOST}:{at.health}",
+        f"--prometheus-port={at.metrics}",
+        "--disable-cert-rotation",
+        "--operation=webhook",
+        "--operation=mutation-webhook",
+        "--operation=mutation-controller",
+        "--operation=status",
+        "--operation=mutation-status",
+    ],
+    deployment="gatekeeper-controller-manager",
+    service="gatekeeper-webhook-service",
+)
+KSERVE = Recipe(
+    "kserve",
+    ("kserve.yaml",),
+    "kserve",
+    arguments=lambda at: [
+        "--leader-elect=false",
+        f"--webhook-port={at.webhook_port}",
+        f"--metrics-addr={HOST}:{at.metrics}",
+        f"--health-probe-addr={HOST}:{at.health}",
+    ],
+    deployment="kserve-controller-manager",
+    service="kserve-webhook-server-service",
+)

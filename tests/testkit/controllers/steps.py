@@ -12,15 +12,15 @@ from tests.testkit.controllers.examples import RESOURCE, Example
 from tests.testkit.end_to_end.steps import apply, list_pods
 
 WRITES = ("create", "delete", "patch", "update")
-# Everything that the controllers make of a workload.
+# Everything that Kubernetes makes of a workload, and with it the controllers.
+MADE_BY_KUBERNETES = ("pods", "jobs", "statefulsets.apps", "services")
 MADE = (
-    "pods",
-    "jobs",
-    "statefulsets.apps",
-    "services",
+    *MADE_BY_KUBERNETES,
     "jobsets.jobset.x-k8s.io",
     "leaderworkersets.leaderworkerset.x-k8s.io",
     "rayclusters.ray.io",
+    "rayjobs.ray.io",
+    "rayservices.ray.io",
     "trainjobs.trainer.kubeflow.org",
     "workloads.kueue.x-k8s.io",
 )
@@ -67,10 +67,30 @@ def events(plane: ControlPlane, namespace: str) -> list[str]:
     return [each.get("message", "") for each in json.loads(done.stdout)["items"]]
 
 
-def remove(plane: ControlPlane, namespace: str, example: Example) -> None:
-    """Delete a workload, and wait until nothing of it is left."""
+def forget_events(plane: ControlPlane, namespace: str) -> None:
+    """Delete the events of a namespace, so that a test reads those of its own workload alone."""
+    plane.kubectl("delete", "events", "--all", "-n", namespace)
+
+
+def apply_again(plane: ControlPlane, namespace: str, example: Example) -> tuple[str, ...]:
+    """What kubectl says about a workload that is there, or is created first: it may refuse it.
+
+    JobSet, for one, refuses a second apply of what it has completed itself.
+    """
+    apply(plane, namespace, example.manifest, check=False)
+    said = []
+    for options in ((), ("--server-side",), ("--server-side",)):
+        done = apply(plane, namespace, example.manifest, *options, check=False)
+        said.append((done.stdout + done.stderr).replace(namespace, "NAMESPACE"))
+    return tuple(said)
+
+
+def remove(
+    plane: ControlPlane, namespace: str, example: Example, made: tuple[str, ...] = MADE
+) -> None:
+    """Delete a workload, and wait until nothing of it is left of the kinds `made`."""
     plane.kubectl("delete", example.resource, "-n", namespace, "--timeout=60s")
-    get = ("get", ",".join(MADE), "-n", namespace, "-o", "name")
+    get = ("get", ",".join(made), "-n", namespace, "-o", "name")
 
     def is_empty() -> bool:
         left = plane.kubectl(*get).stdout

@@ -1,0 +1,90 @@
+"""Examples in the controllers' own Go modules get the same pods beside gpuward in mode deny.
+
+Nothing answers in simulated pods, so that what a RayJob or a RayService does next is not seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.testkit.admission.server_process import Server
+from tests.testkit.control_plane.build import module_folder
+from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.sources import WORKLOAD_CONTROLLERS
+from tests.testkit.controllers.controller import Controller
+from tests.testkit.controllers.steps import events, gpu_pods
+from tests.testkit.end_to_end.steps import list_pods
+from webhook.registration import MODE_LABEL
+
+pytest_plugins = ["tests.testkit.controllers.fixtures"]
+KUBERAY, LWS = "github.com/ray-project/kuberay/ray-operator", "sigs.k8s.io/lws"
+FILES = (
+    *(
+        (KUBERAY, f"config/samples/{name}.yaml")
+        for name in (
+            "pytorch-resnet-image-classifier/ray-job.pytorch-image-classifier",
+            "pytorch-text-classifier/ray-job.pytorch-distributed-training",
+            "ray-cluster.verl",
+            "ray-job.batch-inference",
+            "ray-service.deepseek",
+            "ray-service.llm-serve",
+            "ray-service.stable-diffusion",
+            "ray-service.text-summarizer",
+        )
+    ),
+    *((LWS, f"docs/examples/{name}/lws.yaml") for name in ("sglang", "tensorrt-llm", "vllm/GPU")),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    plane: ControlPlane, server: Server, running: dict[str, Controller]
+) -> Iterator[ControlPlane]:
+    """A cluster with the controllers, gpuward, and a GPU node."""
+    assert running
+    assert server.url
+    plane.gpu_node("gpu-module-examples", gpus=16)
+    yield plane
+    plane.request("DELETE", "/api/v1/nodes/gpu-module-examples")
+
+
+def _pods(plane: ControlPlane, namespace: str) -> Counter[tuple[str, bool]]:
+    """The pods of a namespace: their images, and which have GPUs."""
+    found = list_pods(plane, namespace)
+    with_gpus = {pod["metadata"]["name"] for pod in gpu_pods(found)}
+    return Counter(
+        (pod["spec"]["containers"][0]["image"], pod["metadata"]["name"] in with_gpus)
+        for pod in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "path"),
+    FILES,
+    ids=[Path(path).parent.name + "-" + Path(path).stem for _, path in FILES],
+)
+def test_an_example_gets_its_pods(cluster: ControlPlane, module: str, path: str) -> None:
+    file = module_folder(WORKLOAD_CONTROLLERS, module) / path
+    accounts = set(re.findall(r"serviceAccountName: (\S+)", file.read_text(encoding="utf-8")))
+    guarded, unguarded = cluster.namespace({MODE_LABEL: "deny"}), cluster.namespace()
+    for namespace in (guarded, unguarded):
+        for account in accounts:  # which the documents beside the example tell users to create
+            cluster.kubectl("create", "serviceaccount", account, "-n", namespace)
+        cluster.kubectl("create", "-n", namespace, "-f", str(file))
+
+    def same_pods() -> bool:
+        without, beside = _pods(cluster, unguarded), _pods(cluster, guarded)
+        assert any(has_gpus for _, has_gpus in without), without
+        assert beside == without
+        return True
+
+    eventually(same_pods, what=f"{path} gets its pods")
+    assert not [text for text in events(cluster, guarded) if "gpuward" in text]
+    for namespace in (guarded, unguarded):
+        cluster.kubectl("delete", "namespace", namespace, "--wait=false")
