@@ -23,7 +23,7 @@ from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, as_object, display
 from rules.catalog.index import CATALOG
 from rules.finding import Action
-from rules.placement.exclusion import labels_of_gpu_nodes
+from rules.placement.exclusion import COMMON_LABELS, labels_of_gpu_nodes
 from rules.rule import Rule
 
 _RULE_BY_NAME: Mapping[str, Rule[Any]] = {rule.name: rule for rule in ALL_RULES}
@@ -45,7 +45,9 @@ MAX_NODE_LABELS = 20
 """How many labels of GPU nodes its option may name: each of them is in the affinity of each pod."""
 # A label as `validation` of k8s.io/apimachinery allows it.
 _NAME = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_NODE_LABEL_PATTERN = re.compile(rf"([a-z0-9]([a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}(={_NAME})?")
+_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NODE_LABEL_PATTERN = re.compile(rf"({_PART}(\.{_PART})*/)?{_NAME}(={_NAME})?")
+_MAX_LABEL_CHARACTERS = 253 + 1 + 63 + 1 + 63
 # Rules that find nothing until one of their options is set.
 _RULES_NEEDING_OPTIONS = (_IMAGE_RULE, "gpu-namespace")
 # The option with labels of namespaces (`rules.profile.namespaces`): key, or key=pattern.
@@ -232,9 +234,12 @@ def _node_label_problems(settings: PolicySettings) -> Iterator[Problem]:
     path: Path = ("rules", _EXCLUSION_RULE, "options", "nodes")
     if len(labels) > MAX_NODE_LABELS:
         yield path, f"{len(labels)} labels, where at most {MAX_NODE_LABELS} may be"
-    for index, label in enumerate(labels):
-        if isinstance(label, str) and not _NODE_LABEL_PATTERN.fullmatch(label):
+    for index, label in enumerate(label for label in labels if isinstance(label, str)):
+        if len(label) > _MAX_LABEL_CHARACTERS or not _NODE_LABEL_PATTERN.fullmatch(label):
             message = f"{display(label)} is no label of a node: write KEY or KEY=VALUE"
+            yield (*path, index), message
+        elif label in COMMON_LABELS:
+            message = f"nodes without GPUs have {label} too: write the value that GPU nodes have"
             yield (*path, index), message
 
 

@@ -133,10 +133,12 @@ def _exclusion(facts: InitFacts, profile: Profile) -> list[str]:
     why = f"{label_texts(labels)} is on {nodes_named(labelled)}, and not on others: must pods "
     why += "without a GPU run there alone? docs/exclusion.md"
     agents = [
-        line(f"- {one_line_text(_exception(each))}", f"DaemonSet {each.namespace}/{each.name}", 2)
+        line(f"- {one_line_text(_exception(each))}", _AGENT.format(workload=each), 2)
         for each in facts.daemon_sets
         if each.namespace not in _ALWAYS_EXCLUDED
         and not is_component(profile, each.namespace, each.service_account)
+        and each.images
+        and all(each.images)
     ]
     return commented(
         [
@@ -149,12 +151,16 @@ def _exclusion(facts: InitFacts, profile: Profile) -> list[str]:
 
 
 def _exception(workload: Workload) -> dict[str, Any]:
-    match = {"namespace": workload.namespace, "serviceAccount": workload.service_account}
-    reason = "it runs on every node"
-    return {"rules": [_EXCLUSION_RULE], "match": match, "reason": reason}
+    match = {
+        "namespace": workload.namespace,
+        "serviceAccount": workload.service_account,
+        "image": list(workload.images),
+    }
+    return {"rules": [_EXCLUSION_RULE], "match": match, "reason": "it is an agent of nodes"}
 
 
 _EXCLUSION_RULE = "gpu-node-without-request"
+_AGENT = "DaemonSet {workload.namespace}/{workload.name}: must it run on GPU nodes?"
 
 
 def _combined(names: list[str]) -> list[Any]:

@@ -27,6 +27,7 @@ from cluster.source.objects import (
     is_device_plugin,
 )
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.gpu.components import every_version
 from rules.profile.profile import Profile, Taint
 
 # The few fields that are kept of an object of a cluster; names that are not valid are dropped.
@@ -53,12 +54,16 @@ class Node(NamedTuple):
 
 
 class Workload(NamedTuple):
-    """A DaemonSet or Deployment, with the account of its pods."""
+    """A DaemonSet or Deployment, with the account and the images of its pods.
+
+    Images are patterns of every version; one that no pattern names well is empty.
+    """
 
     name: str
     namespace: str
     service_account: str
     is_device_plugin: bool
+    images: tuple[str, ...] = ()
 
 
 def node_of(item: Object) -> Node | None:
@@ -97,7 +102,10 @@ def workload_of(item: Object) -> Workload | None:
     spec = as_object(as_object(as_object(item.get("spec")).get("template")).get("spec"))
     if not name:
         return None
-    return Workload(name, namespace_of(item), account_of(spec), is_device_plugin(spec))
+    lists = (as_objects(spec.get(field)) for field in ("initContainers", "containers"))
+    images = {every_version(as_text(c.get("image"))) for listed in lists for _, c in listed}
+    account, images_sorted = account_of(spec), tuple(sorted(images))
+    return Workload(name, namespace_of(item), account, is_device_plugin(spec), images_sorted)
 
 
 def namespace_of(item: Object) -> str:

@@ -4,7 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_objects, as_text
-from rules.gpu.devices import DEVICE_CLASS_PREFIX, request_of
+from rules.gpu.devices import (
+    DEVICE_CLASS_PREFIX,
+    is_device_class,
+    request_of,
+    requested_resources,
+)
 from rules.inventory.inventory import DeviceClass, Inventory, ResourceClaim, ResourceClaimTemplate
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -81,13 +86,22 @@ def used_claims(pod: Pod) -> frozenset[str]:
 def device_classes(
     entry: Mapping[str, Any], inventory: Inventory, namespace: str
 ) -> frozenset[str]:
-    """The device classes of the claim, or of the template, that an entry of a pod refers to."""
+    """The device classes of the claim, or of the template, that an entry of a pod refers to.
+
+    None at all if the claim or the template is not known.
+    """
+    return _known_classes(entry, inventory, namespace) or frozenset()
+
+
+def _known_classes(
+    entry: Mapping[str, Any], inventory: Inventory, namespace: str
+) -> frozenset[str] | None:
     claim = inventory.find(ResourceClaim, as_text(entry.get(CLAIM_NAME_FIELD)), namespace)
     if claim is not None:
         return claim.classes
     template = as_text(entry.get(TEMPLATE_NAME_FIELD))
     found = inventory.find(ResourceClaimTemplate, template, namespace)
-    return found.classes if found else frozenset()
+    return found.classes if found else None
 
 
 def may_get_gpus(container: Container, pod: Pod, inventory: Inventory) -> bool:
@@ -101,13 +115,38 @@ def may_get_gpus(container: Container, pod: Pod, inventory: Inventory) -> bool:
 
 def asks_for_gpu(container: Container) -> bool:
     """Return whether the container asks for a GPU, or a part of one, without a claim."""
-    return container.is_fraction_target or bool(request_of(container).vendors - {OTHER_VENDOR})
+    return container.is_fraction_target or asks_for_known_gpu(container)
+
+
+def asks_for_known_gpu(container: Container) -> bool:
+    """Return whether the container asks for a resource that a profile knows as a GPU."""
+    return bool(request_of(container).vendors - {OTHER_VENDOR})
 
 
 def may_be_for_gpus(entry: Mapping[str, Any], pod: Pod, inventory: Inventory) -> bool:
     """Return whether the claim that an entry of `pod` refers to may be for GPUs.
 
-    It may unless it is known that none of its classes has any.
+    It may if it is not known, or if one of its classes has GPUs.
     """
-    classes = device_classes(entry, inventory, pod.object.namespace or "")
-    return not classes or any(is_gpu_class(c, pod.profile, inventory) for c in classes)
+    classes = _known_classes(entry, inventory, pod.object.namespace or "")
+    return classes is None or any(is_gpu_class(c, pod.profile, inventory) for c in classes)
+
+
+def may_need_gpu_nodes(pod: Pod, inventory: Inventory) -> bool:
+    """Return whether the pod has a claim, or asks for a class as a resource, that may be for GPUs.
+
+    It may if the claim or the class is not known. A claim counts also if no container uses it: the
+    scheduler looks for its devices.
+    """
+    namespace = pod.object.namespace or ""
+    claims = [_known_classes(entry, inventory, namespace) for _, entry in declared_claims(pod)]
+    asked = {
+        name.removeprefix(DEVICE_CLASS_PREFIX)
+        for name in requested_resources(pod)
+        if is_device_class(name)
+    }
+    classes = asked.union(*(known for known in claims if known is not None))
+    return None in claims or any(
+        is_gpu_class(name, pod.profile, inventory) or inventory.find(DeviceClass, name) is None
+        for name in classes
+    )

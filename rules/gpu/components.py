@@ -123,7 +123,7 @@ def advice_for_agents(finding: Finding, rule: str, pod: Pod, context: Context) -
 def _exception_for(finding: Finding, rule: str, pod: Pod) -> str:
     """The exception of a policy that accepts `finding` for this agent alone; empty without one."""
     named = finding.containers or ((finding.container,) if finding.container else pod.containers)
-    images = list(dict.fromkeys(_every_version(container.image) for container in named))
+    images = list(dict.fromkeys(every_version(container.image) for container in named))
     account, namespace = pod.service_account, pod.object.namespace or ""
     is_plain = all(re.fullmatch(r"[a-z0-9.-]+", name) for name in (account, namespace))
     if not is_plain or len(images) > _MAX_NAMED_IMAGES or "" in images:
@@ -142,8 +142,8 @@ def _yaml_text(name: str) -> str:
     return name if is_text else str(display(name))
 
 
-def _every_version(image: str) -> str:
-    """A pattern of `image` with any tag or digest; empty if a pattern cannot name it well.
+def every_version(image: str) -> str:
+    """Return a pattern of `image` with any tag or digest; empty if none can name it well.
 
     Of a name without a folder, `agent:*` would also be `agent:5000/other`.
     """

@@ -12,6 +12,7 @@ from rules.in_process.expression import (
     choose,
     concat,
     construct,
+    dyn,
     get,
     has,
     is_in,
@@ -21,9 +22,15 @@ from rules.in_process.expression import (
     string,
 )
 from rules.in_process.nodes import REQUIRED_TERMS, tolerates
-from rules.in_process.requests import unknown_devices
+from rules.in_process.requests import is_class, unknown_devices
 from rules.in_process.statement import add, created, dynamic
-from rules.placement.exclusion import KUBERNETES_TAINTS, NodeLabels, exclusion, toleration_of
+from rules.placement.exclusion import (
+    EFFECTS_OF_WILDCARDS,
+    KUBERNETES_TAINTS,
+    NodeLabels,
+    exclusion,
+    toleration_of,
+)
 from rules.placement.node_affinity import REQUIRED_AFFINITY
 from rules.profile.profile import Profile
 
@@ -42,23 +49,43 @@ def exclusion_words(labels: NodeLabels, profile: Profile) -> Mapping[str, Value]
     """
 
     def asks(c: Expression) -> Expression:
-        known = c.devices.exists(lambda d: d.facts[0].vendor != OTHER_VENDOR)
-        return any_of(known, c.isTarget, unknown_devices().size() > 0)
+        return any_of(
+            c.devices.exists(lambda d: any_of(_is_known(d), is_class(d.name))),
+            c.isTarget,
+            unknown_devices().size() > 0,
+        )
 
-    claims = get(OBJECT.spec, "resourceClaims", [])
-    tolerated = _TOLERATIONS.filter(
-        lambda t: any_of(*(tolerates(t, taint) for taint in profile.taints))
+    may_need = any_of(
+        get(OBJECT.spec, "resourceClaims", []).size() > 0, OBJECT.containers.exists(asks)
     )
+    is_known_need = OBJECT.containers.exists(lambda c: c.devices.exists(_is_known))
+    names_node = get(OBJECT.spec, "nodeName", "") != ""
     is_open = [_is_open(key, values) for key, values in labels.items()]
     return {
-        "mayNeedGpu": any_of(claims.size() > 0, OBJECT.containers.exists(asks)),
+        "mayNeedGpu": choose((names_node, is_known_need), otherwise=may_need),
         "selectedGpuLabel": choose(
             (OBJECT.nodeLabel != "", OBJECT.nodeLabel), otherwise=_demanded_label(labels)
         ),
         "mayBeKeptOff": all_of(not_(OBJECT.mayNeedGpu), OBJECT.selectedGpuLabel == ""),
         "mayRunOnGpuNodes": any_of(*is_open),
-        "wideTolerations": tolerated,
+        "wideTolerations": _TOLERATIONS.filter(lambda t: _is_wide(t, profile)),
     }
+
+
+def _is_known(d: Expression) -> Expression:
+    return d.facts[0].vendor != OTHER_VENDOR
+
+
+def _is_wide(t: Expression, profile: Profile) -> Expression:
+    """`_is_wide` of `rules.placement.exclusion`."""
+    return any_of(
+        all_of(_is_wildcard(t), is_in(get(t, "effect", ""), list(EFFECTS_OF_WILDCARDS))),
+        *(tolerates(t, taint) for taint in profile.taints),
+    )
+
+
+def _is_wildcard(t: Expression) -> Expression:
+    return all_of(get(t, "key", "") == "", get(t, "operator", "") == "Exists")
 
 
 def _expressions(term: Expression) -> Expression:
@@ -162,45 +189,48 @@ def exclusion_change(labels: NodeLabels) -> Expression:
 def narrowing_change(profile: Profile) -> Expression:
     """`narrowing_edits` in CEL."""
     path, given = "/spec/tolerations", _TOLERATIONS
-    effects = sorted({"", *(taint.effect for taint in profile.taints)})
+    effects = sorted({*EFFECTS_OF_WILDCARDS, *(taint.effect for taint in profile.taints)})
 
-    def is_wide(t: Expression) -> Expression:
-        return any_of(*(tolerates(t, taint) for taint in profile.taints))
-
-    def is_wildcard(t: Expression) -> Expression:
-        return all_of(is_wide(t), get(t, "key", "") == "")
+    def is_wide_wildcard(t: Expression) -> Expression:
+        return all_of(_is_wide(t, profile), _is_wildcard(t))
 
     def is_first(i: Expression, t: Expression) -> Expression:
         """Return whether it is the first of every taint with its effect."""
         effect = get(t, "effect", "")
         before = given.slice(0, i).exists(
-            lambda other: all_of(is_wildcard(other), get(other, "effect", "") == effect)
+            lambda other: all_of(is_wide_wildcard(other), get(other, "effect", "") == effect)
         )
-        return all_of(is_wildcard(t), not_(before))
+        return all_of(is_wide_wildcard(t), not_(before))
 
     def replaced(i: Expression, t: Expression) -> tuple[Expression, Expression]:
-        *others, last = (dynamic(toleration_of(KUBERNETES_TAINTS[0], e)) for e in effects)
+        *others, last = (_narrow(t, KUBERNETES_TAINTS[0], effect) for effect in effects)
         choices = [
             (get(t, "effect", "") == effect, value)
             for effect, value in zip(effects, others, strict=False)
         ]
-        value = choose(*choices, otherwise=last)
         at = f"{path}/" + string(i)
+        value = choose(*choices, otherwise=last)
         return is_first(i, t), construct("JSONPatch", op="replace", path=at, value=value)
 
-    def of_effect(effect: str) -> Expression:
-        has_wildcard = given.exists(
-            lambda t: all_of(is_wildcard(t), get(t, "effect", "") == effect)
-        )
-        rest = [
-            add(f"{path}/-", dynamic(toleration_of(key, effect))) for key in KUBERNETES_TAINTS[1:]
-        ]
-        return choose((has_wildcard, rest), otherwise=[])
+    def added(effect: str) -> Expression:
+        """Return the other tolerations in place of every taint with `effect`."""
+        first = given.filter(lambda t: all_of(is_wide_wildcard(t), get(t, "effect", "") == effect))
+        rest = [add(f"{path}/-", _narrow(first[0], key, effect)) for key in KUBERNETES_TAINTS[1:]]
+        return choose((first.size() > 0, rest), otherwise=[])
 
     # From the last to the first, as each removal moves those behind it.
     removed = (
-        given.transformList(lambda i, t: (all_of(is_wide(t), not_(is_first(i, t))), i))
+        given.transformList(lambda i, t: (all_of(_is_wide(t, profile), not_(is_first(i, t))), i))
         .reverse()
         .map(lambda i: construct("JSONPatch", op="remove", path=f"{path}/" + string(i)))
     )
-    return concat([given.transformList(replaced), *map(of_effect, effects), removed])
+    return concat([given.transformList(replaced), *map(added, effects), removed])
+
+
+def _narrow(t: Expression, key: str, effect: str) -> Value:
+    """Return the toleration of the taints `key` in place of `t`, which has `effect`."""
+    made = {name: dyn(value) for name, value in toleration_of(key, effect).items()}
+    if effect != "NoExecute":  # only with this effect a toleration may end
+        return made
+    seconds = {**made, "tolerationSeconds": dyn(t.tolerationSeconds)}
+    return choose((has(t, "tolerationSeconds"), seconds), otherwise=made)

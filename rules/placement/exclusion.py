@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 from rules.base.json_values import Edit, Path, append, as_text, put, remove
 from rules.objects.pod import Pod
+from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
 from rules.placement.node_affinity import (
     NODE_AFFINITY,
     REQUIRED_AFFINITY,
@@ -31,9 +32,20 @@ KUBERNETES_TAINTS = (
 )
 
 
+# Labels that nodes without GPUs have as well.
+COMMON_LABELS = LABELS_OF_EVERY_NODE | {
+    *("kubernetes.io/os", "kubernetes.io/arch", "kubernetes.io/hostname"),
+    *("beta.kubernetes.io/os", "beta.kubernetes.io/arch"),
+    *("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+}
+
+
 def labels_of_gpu_nodes(profile: Profile, listed: Sequence[str]) -> NodeLabels:
-    """Return the labels `listed` as `key` or `key=value`, or else those of the profile."""
-    given = [(affinity.key, affinity.values) for affinity in profile.affinities]
+    """Return the labels `listed` as `key` or `key=value`, or else those of the profile.
+
+    Of the profile, those that nodes without GPUs have as well do not count.
+    """
+    given = [(a.key, a.values) for a in profile.affinities if a.key not in COMMON_LABELS]
     if listed:
         pairs = (text.partition("=") for text in listed)
         given = [(key, tuple(filter(None, [value]))) for key, _, value in pairs]
@@ -124,13 +136,19 @@ def _excludes(demand: Mapping[str, Any], key: str, values: Sequence[str]) -> boo
 
 
 def wide_tolerations(pod: Pod) -> list[tuple[int, Mapping[str, Any]]]:
-    """Return the tolerations of taints of GPU nodes, with their indices."""
-    taints = pod.profile.taints
-    return [
-        (index, toleration)
-        for index, toleration in pod.tolerations
-        if any(tolerates(toleration, taint) for taint in taints)
-    ]
+    """Return the tolerations of taints of GPU nodes, or of every taint, with their indices."""
+    return [pair for pair in pod.tolerations if _is_wide(pair[1], pod.profile)]
+
+
+EFFECTS_OF_WILDCARDS = ("", "NoSchedule")
+"""The effects with which a toleration of every taint is wide whatever taints the profile names."""
+
+
+def _is_wide(toleration: Mapping[str, Any], profile: Profile) -> bool:
+    is_wildcard = not as_text(toleration.get("key")) and toleration.get("operator") == "Exists"
+    if is_wildcard and as_text(toleration.get("effect")) in EFFECTS_OF_WILDCARDS:
+        return True
+    return any(tolerates(toleration, taint) for taint in profile.taints)
 
 
 def narrowing_edits(pod: Pod, wide: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[Edit]:
@@ -145,7 +163,8 @@ def narrowing_edits(pod: Pod, wide: Sequence[tuple[int, Mapping[str, Any]]]) -> 
             yield remove((*path, index))
             continue
         effects.add(effect)
-        first, *others = (toleration_of(key, effect) for key in KUBERNETES_TAINTS)
+        seconds = {k: toleration[k] for k in ("tolerationSeconds",) if k in toleration}
+        first, *others = ({**toleration_of(k, effect), **seconds} for k in KUBERNETES_TAINTS)
         yield put((*path, index), first)
         yield from (append(path, other) for other in others)
 

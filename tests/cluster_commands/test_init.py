@@ -383,11 +383,16 @@ def test_pods_without_a_gpu_may_be_kept_off_gpu_nodes(tmp_path: Path) -> None:
         workload("DaemonSet", "cilium", "kube-system", "cilium"),
         workload("DaemonSet", "dcgm", "gpu-operator", "nvidia-dcgm"),
     ]
+    image = {"containers": [{"name": "m", "image": "quay.io/prometheus/node-exporter:v1"}]}
+    agents[0]["spec"]["template"]["spec"] |= image
     _, proposed, _ = run(tmp_path, *GKE, node("cpu-0"), *agents)
     policy = load_policy(uncommented(proposed), POLICY)
     assert policy.rules["gpu-node-without-request"].action is Action.DENY
     (exception,) = policy.exceptions
-    assert "{namespace: monitoring, serviceAccount: exporter}" in proposed
+    assert (
+        "{namespace: monitoring, serviceAccount: exporter, "
+        'image: ["quay.io/prometheus/node-exporter:*"]}'
+    ) in proposed
     assert exception.rules == ("gpu-node-without-request",)
     assert not load_policy(proposed, POLICY).rules
     others = node("cpu-0"), node("cpu-0", labels=GKE_LABELS)

@@ -64,6 +64,16 @@ MISTAKES: list[tuple[str, str, str]] = [
         "is no label of a node: write KEY or KEY=VALUE",
     ),
     (
+        "rules: {gpu-node-without-request: {options: {nodes: [a..b/pool]}}}\n",
+        "3:54",
+        "is no label of a node",
+    ),
+    (
+        "rules: {gpu-node-without-request: {options: {nodes: [kubernetes.io/os]}}}\n",
+        "3:54",
+        "nodes without GPUs have kubernetes.io/os too: write the value that GPU nodes have",
+    ),
+    (
         "rules: {gpu-namespace: {action: deny}}\n",
         "3:9",
         "finds nothing until one of its options is set: namespaces, labels",

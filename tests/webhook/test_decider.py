@@ -22,6 +22,7 @@ from rules.inventory.inventory import (
     LocalQueue,
     ResourceFlavor,
 )
+from rules.placement.node_affinity import REQUIRED_AFFINITY
 from rules.rule import indexed_rule
 from tests.testkit.admission.reviews import (
     Admission,
@@ -527,6 +528,38 @@ def test_an_update_keeps_a_stored_toleration_though_another_taint_is_known_now()
     stored = patched(new, admission.mutate(new).operations)
     assert len(stored["spec"]["template"]["spec"]["tolerations"]) == 2
     assert patched(new, admission.mutate(new, stored).operations) == stored
+
+
+def test_a_daemon_set_makes_no_pods_for_nodes_that_pods_without_a_gpu_are_kept_off() -> None:
+    rule = "gpu-node-without-request: {action: deny, options: {nodes: [pool]}}"
+    fixing = Admission(f"workloads: fix\nrules: {{{rule}}}\n")
+    new = {**deployment(container(image="nginx:1")), "kind": "DaemonSet"}
+    fixed = patched(new, fixing.mutate(new).operations)
+    node = fixed["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = node[REQUIRED_AFFINITY]["nodeSelectorTerms"]
+    assert term == {"matchExpressions": [{"key": "pool", "operator": "DoesNotExist"}]}
+    # The same manifest again keeps it; one that is stored without it is not changed.
+    assert patched(new, fixing.mutate(new, fixed).operations) == fixed
+    assert not fixing.mutate(new, new).operations
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "controller": True}
+    made = {
+        **new,
+        "kind": "ReplicaSet",
+        "metadata": {**new["metadata"], "ownerReferences": [owner]},
+    }
+    assert not fixing.mutate(made).operations
+
+
+def test_an_update_may_not_add_a_toleration_of_gpu_nodes() -> None:
+    admission = Admission("rules: {gpu-node-without-request: {action: deny}}\n")
+    old = pod(container(image="nginx:1"), tolerations=[{"key": "nvidia.com/gpu", "value": "old"}])
+    new = copy.deepcopy(old)
+    assert admission.validate(new, old).allowed
+    new["spec"]["tolerations"].append({"operator": "Exists"})
+    refused = admission.validate(new, old)
+    assert not refused.allowed
+    assert "tolerates every taint of GPU nodes" in str(refused)
+    assert not admission.mutate(new, old).operations
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,10 @@ from webhook.admission.request import (
 from webhook.admission.review import AdmissionReview
 
 # The fixes that a policy may allow in workloads: without the first the API server refuses them,
-# without the second they go past their queue, and without the others Kueue never admits them: it
-# compares templates with its flavors.
+# without the second a DaemonSet makes pods that stay Pending, without the third they go past their
+# queue, and without the others Kueue never admits them: it compares templates with its flavors.
 RULE_FIXED_IN_TEMPLATES = "request-only"
+RULE_ABOUT_NODES = "gpu-node-without-request"
 RULE_ABOUT_QUEUES = "missing-queue"
 RULES_FIXED_FOR_QUEUES = ("toleration-default", "untolerated-flavor")
 PODS_REFUSED_PREFIX = "its pods will be refused: "
@@ -83,8 +84,13 @@ class WorkloadDecider:
         self._families = {active.rule.name: active.rule.family for active in rules.rules}
         self._template_rules = rules.restricted_to([RULE_FIXED_IN_TEMPLATES])
         self._label_rules = rules.restricted_to([RULE_ABOUT_QUEUES])
+        self._node_rules = rules.restricted_to([RULE_ABOUT_NODES])
         self._queue_rules = rules.restricted_to(RULES_FIXED_FOR_QUEUES)
-        self._fixes = policy.workloads == "fix"
+        fixes = (
+            *(self._fix_of_templates, self._fix_of_nodes),
+            *(self._fix_of_labels, self._fix_for_queues),
+        )
+        self._fixes_in_order = fixes if policy.workloads == "fix" else ()
         self._refuses = policy.workloads == "deny"
 
     def decide(self, request: AdmissionRequest) -> Decision:
@@ -95,12 +101,11 @@ class WorkloadDecider:
         """
         fixed: list[Finding] = []
         operations: list[Operation] = []
-        steps = (self._fix_of_templates, self._fix_of_labels, self._fix_for_queues)
-        for chosen in steps if self._fixes else ():
+        for choose_fix in self._fixes_in_order:
             # Each sees what those before it have written.
-            if (made := chosen(request)) is None:
+            if (chosen := choose_fix(request)) is None:
                 continue
-            rules, context, is_kept = made
+            rules, context, is_kept = chosen
             result = fix(request.object, rules, context, is_kept, steps=request.steps)
             fixed += result.fixed
             if request.mode is Action.DENY:
@@ -128,31 +133,35 @@ class WorkloadDecider:
 
     def _fix_of_labels(self, request: AdmissionRequest) -> _Fix | None:
         """Return those about the label at which Kueue looks when a workload is created."""
-        return (
-            (self._label_rules, request.context, suppress_nothing) if request.old is None else None
-        )
+        if request.old is not None:
+            return None
+        return self._label_rules, request.context, suppress_nothing
+
+    def _fix_of_nodes(self, request: AdmissionRequest) -> _Fix | None:
+        """Return those that keep the pods of a built-in workload off GPU nodes."""
+        if request.review.group not in BUILT_IN_GROUPS:
+            return None
+        return self._unless_stored_without(self._node_rules, request)
 
     def _fix_for_queues(self, request: AdmissionRequest) -> _Fix | None:
-        """Return those for a workload that Kueue queues.
-
-        They judge a template that is stored as they judged it when it was new.
-        """
+        """Return those for a workload that Kueue queues."""
         if not self._is_queued_by_template(request):
             return None
-        context = request.context._replace(operation="CREATE")
-        return self._queue_rules, context, self._as_stored(request, context)
+        return self._unless_stored_without(self._queue_rules, request)
 
-    def _as_stored(self, request: AdmissionRequest, context: Context) -> Suppress:
-        """The tolerations that templates get no more: those that the stored ones lack.
+    def _unless_stored_without(self, rules: RuleSet, request: AdmissionRequest) -> _Fix:
+        """Return `rules`, which judge a stored template as they judged it when it was new.
 
         An update keeps what the stored templates have: a user who applies the same manifest again
-        means no change. What they lack they go on to lack: most of these templates are immutable.
+        means no change. What they lack they go on to lack: many templates are immutable, and a
+        change of others replaces pods.
         """
+        context = request.context._replace(operation="CREATE")
         if request.old is None:
-            return suppress_nothing
-        stored = check(request.old, self._queue_rules, context, steps=request.steps)
+            return rules, context, suppress_nothing
+        stored = check(request.old, rules, context, steps=request.steps)
         lacked = {(finding.stable_path, finding.key) for finding in stored.findings}
-        return lambda finding, _: (finding.stable_path, finding.key) in lacked
+        return rules, context, lambda finding, _: (finding.stable_path, finding.key) in lacked
 
     def _is_queued_by_template(self, request: AdmissionRequest) -> bool:
         """Return whether Kueue queues the workload by its template, which its pods will have."""

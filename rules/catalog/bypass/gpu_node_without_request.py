@@ -9,12 +9,14 @@ profiles of the policy name in `affinities`, such as `nvidia.com/gpu.present=tru
 the labels in the option `nodes`.
 
 Finds a pod without a GPU whose node selector and required node affinity also allow such nodes; a
-toleration of their taints, or of every taint; a pod that selects GPU nodes, by any label that a
-profile knows or by a name; and a running pod on a GPU node, as far as the nodes are known.
+toleration of their taints, or of every taint, also if an update adds it; a pod that selects GPU
+nodes, by any label that a profile knows or by a name; and a running pod on a GPU node, as far as
+the nodes are known.
 
 A pod asks for a GPU by a resource, a claim, or an annotation of its scheduler. A claim counts
 unless it is known that none of its classes is of GPUs. A resource that may be a GPU by a name that
-no profile has counts as well.
+no profile has counts as well. Of a pod that names its node itself only resources count that a
+profile knows, because the kubelet ignores those that its node does not have.
 
 Not evaluated: the components of the GPU platform, which the profile lists; and kinds that keep
 placement elsewhere, such as Volcano's Job and Knative's Service, until their pods are created. For
@@ -34,11 +36,11 @@ The fix is made by default, as the administrator has asked for it. It adds to th
 affinity what excludes GPU nodes: the terms are alternatives, so each of them gets it. It removes
 tolerations of the taints of GPU nodes. In place of a toleration of every taint it writes those of
 the taints that Kubernetes itself sets, so such a pod no longer tolerates other taints of the
-cluster.
+cluster. With the action `warn` the fix is made as well, unless the policy says `fix: false`.
 
 There is no fix if the pod selects GPU nodes itself: it is refused. A DaemonSet whose template is
-not fixed makes pods for GPU nodes too, which stay Pending: with `workloads: fix` in the policy its
-template is fixed.
+not fixed makes pods for GPU nodes too, which stay Pending: with `workloads: fix` in the policy the
+template of a new one is fixed, and later updates keep that.
 
 The label must be on a GPU node when it joins the cluster. `nvidia.com/gpu.present` comes later,
 with NVIDIA's GPU feature discovery: until then the taint alone keeps pods away. Clouds set their
@@ -58,9 +60,9 @@ References
 from collections.abc import Mapping
 from typing import Any
 
-from rules.base.json_values import Path, as_text, display
+from rules.base.json_values import Path, as_objects, as_text, display
 from rules.base.traits import EVERY_POD
-from rules.gpu.claims import asks_for_gpu, declared_claims, may_be_for_gpus
+from rules.gpu.claims import asks_for_gpu, asks_for_known_gpu, may_need_gpu_nodes
 from rules.gpu.devices import name_of_unknown_device
 from rules.in_process.expression import OBJECT, REQUEST, all_of, choose, get, not_, string, text
 from rules.in_process.statement import Mutation, Statement, shown
@@ -112,16 +114,22 @@ def check(pod: Pod, context: Context) -> Findings:
 def _asks_for_gpu(pod: Pod, context: Context) -> bool:
     """Return whether the pod asks for a GPU, for what may be one, or has a claim for one.
 
-    A claim counts also if no container uses it: the scheduler looks for its devices.
+    Of a new pod that names its node no scheduler looks at the request, and the kubelet ignores
+    resources that the node does not have. So only a GPU that a profile knows counts.
     """
-    return any(asks_for_gpu(c) or name_of_unknown_device(c) for c in pod.containers) or any(
-        may_be_for_gpus(entry, pod, context.inventory) for _, entry in declared_claims(pod)
+    if pod.spec.get("nodeName") and not pod.exists:
+        return any(map(asks_for_known_gpu, pod.containers))
+    return may_need_gpu_nodes(pod, context.inventory) or any(
+        asks_for_gpu(c) or name_of_unknown_device(c) for c in pod.containers
     )
 
 
 def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
+    if context.operation is not None:
+        yield from _findings_of_new_tolerations(pod, context)
+        return
     name = as_text(pod.spec.get("nodeName"))
-    node = gpu_node(name, context.inventory) if context.operation is None else None
+    node = gpu_node(name, context.inventory)
     if node is not None:
         yield Finding(
             path=(*pod.path, "nodeName"),
@@ -130,6 +138,23 @@ def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
             f"{display(node.shown_by)}",
             help="keep it off GPU nodes, or write an exception if it is an agent of the node",
         )
+
+
+def _findings_of_new_tolerations(pod: Pod, context: Context) -> Findings:
+    """Yield the tolerations that an update adds; it may add them while no node is chosen."""
+    before = [
+        toleration for _, toleration in as_objects((context.old_spec or {}).get("tolerations"))
+    ]
+    for index, toleration in wide_tolerations(pod):
+        if toleration not in before:
+            key = as_text(toleration.get("key"))
+            taint = _one_taint(display(key)) if key else _EVERY_TAINT
+            yield Finding(
+                path=(*pod.path, "tolerations", index),
+                key="tolerations",
+                message=_tolerating(taint),
+                help=_ADVICE_FOR_TAINT,
+            )
 
 
 def _selection_of_gpu_nodes(pod: Pod, context: Context) -> tuple[Path, object] | None:
@@ -201,7 +226,10 @@ def in_process(options: Mapping[str, Any], profile: Profile) -> tuple[Statement,
     advice = choose((is_wildcard, _ADVICE_FOR_WILDCARD), otherwise=_ADVICE_FOR_TAINT)
     is_new = REQUEST.operation == "CREATE"
     label = OBJECT.selectedGpuLabel
-    omitted = "nodes are known by their labels alone, and a claim counts as one for a GPU"
+    omitted = (
+        "nodes are known by their labels alone, a claim counts as one for a GPU, and tolerations "
+        "that an update adds are not looked at"
+    )
     selects = all_of(is_new, not_(OBJECT.mayNeedGpu), label != "")
     return (
         Statement(
