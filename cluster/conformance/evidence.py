@@ -40,7 +40,10 @@ _POD_SECURITY = "pod-security.kubernetes.io/enforce"
 # Findings of these rules in a pod that runs mean that it may have GPUs that it did not ask for.
 _MORE_RULES = frozenset({"privileged-gpu", "sys-admin-gpu"})
 _NO_ACCESS = frozenset(
-    {"gpu-container-hidden", "nodename-pinned", "ephemeral-gpu", "runtimeclass-nvidia-no-gpu"}
+    {
+        *("gpu-container-hidden", "nodename-pinned", "ephemeral-gpu"),
+        *("runtimeclass-nvidia-no-gpu", "gpu-node-without-request"),
+    }
 )
 MOST_PODS = 500
 

@@ -251,6 +251,21 @@ def test_a_node_whose_cards_a_driver_gives_by_claims_has_gpus_too(audit: Audit) 
     assert remark["message"] == text
 
 
+def test_a_pod_that_only_runs_on_a_gpu_node_is_found_and_not_said_to_use_gpus(
+    audit: Audit, tmp_path: Path
+) -> None:
+    rule = "gpu-node-without-request"
+    policy = {"rules": {rule: {"action": "deny"}}}
+    file = tmp_path / "policy.yaml"
+    file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", **policy}))
+    found = audit([pod("web", node="gpus", env=[]), node("gpus", 8)], f"--policy={file}")
+    (finding,) = found["findings"]
+    assert (finding["rule"], found["remarks"]) == (rule, [])
+    assert 'runs on the node "gpus", which has "nvidia.com/gpu"' in finding["message"]
+    elsewhere = [pod("web", node="cpus", env=[]), node("cpus", 0)]
+    assert audit(elsewhere, f"--policy={file}")["findings"] == []
+
+
 def test_pods_are_told_by_namespace_and_owner_and_not_by_node(audit: Audit) -> None:
     """However many nodes and namespaces there are, a reader sees who it is."""
     pods = [pod(f"web-5d-{n}", node=f"n{n % 90}", owner="web-5d") for n in range(900)]
