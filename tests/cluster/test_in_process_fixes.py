@@ -187,12 +187,13 @@ POLICIES: dict[str, dict[str, Any]] = {
             }
         ]
     },
-    "pods without a GPU": {"rules": {"gpu-node-without-request": {"action": "deny"}}},
-    "pods without a GPU, by other labels": {
+    "pods without a GPU": {
         "rules": {
             "gpu-node-without-request": {
                 "action": "deny",
-                "options": {"nodes": ["zone=a", "zone=b", "example.com/pool"]},
+                "options": {
+                    "nodes": ["nvidia.com/gpu.present=true", "zone=a", "zone=b", "example.com/pool"]
+                },
             }
         }
     },
