@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from policies.gpu_exceptions import APPROVAL_LABEL, MAX_ACCEPTED
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.inventory.inventory import FORMAT_VERSION, Inventory, from_json, to_json
+from rules.inventory.inventory import FORMAT_VERSION, Inventory, Namespace, from_json, to_json
 
 
 class CheckedContent(NamedTuple):
@@ -93,26 +93,51 @@ def format_inventory(checked: CheckedInventory, parts: int) -> list[str]:
 def without_largest_namespaces(inventory: Inventory, parts: int) -> tuple[Inventory, list[str]]:
     """As much of an inventory as fits into so many parts, and the namespaces that are left out.
 
-    These are the largest, so that no tenant can make the webhook forget what others have.
+    These are the largest, so that no tenant can make the webhook forget what others have. The
+    record of a namespace itself counts apart from what is in it.
     """
-    sizes: Counter[str] = Counter()
-    for homes in to_json(inventory).values():
-        for home, names in homes.items():
-            sizes[home] += len(json.dumps(names).encode())
+    sizes = _sizes_by_place(inventory)
     excess = sum(sizes.values()) - _FILLED_SHARE * parts * MAX_PART_BYTES
-    left_out: list[str] = []
-    for home, size in sizes.most_common():
+    dropped: list[_Place] = []
+    for place, size in sizes.most_common():
         if excess <= 0:
             break
-        if home:  # objects of the cluster are in none
-            left_out.append(home)
+        if place.namespace:  # objects of the cluster are in none
+            dropped.append(place)
             excess -= size
-    dropped = frozenset(left_out)
-    kept = {
-        kind: {home: names for home, names in homes.items() if home not in dropped}
-        for kind, homes in inventory.records.items()
-    }
-    return Inventory(kept), left_out
+    names = dict.fromkeys(place.namespace for place in dropped)
+    return _without_places(inventory, frozenset(dropped)), list(names)
+
+
+class _Place(NamedTuple):
+    """A namespace, for its own record or for what is in it."""
+
+    namespace: str
+    is_own_record: bool
+
+
+def _place(kind: str, home: str, name: str) -> _Place:
+    is_namespace = kind == Namespace.__name__
+    return _Place(name if is_namespace else home, is_namespace)
+
+
+def _sizes_by_place(inventory: Inventory) -> Counter[_Place]:
+    sizes: Counter[_Place] = Counter()
+    for kind, homes in to_json(inventory).items():
+        for home, names in homes.items():
+            for name, record in names.items():
+                sizes[_place(kind, home, name)] += len(json.dumps({name: record}).encode())
+    return sizes
+
+
+def _without_places(inventory: Inventory, dropped: frozenset[_Place]) -> Inventory:
+    kept: dict[type, dict[str, dict[str, Any]]] = {}
+    for kind, homes in inventory.records.items():
+        for home, names in homes.items():
+            for name, record in names.items():
+                if _place(kind.__name__, home, name) not in dropped:
+                    kept.setdefault(kind, {}).setdefault(home, {})[name] = record
+    return Inventory(kept)
 
 
 def parse_inventory(contents: Sequence[bytes]) -> CheckedInventory:

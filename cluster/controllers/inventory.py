@@ -38,10 +38,10 @@ from policies.controller_files import (
     without_largest_namespaces,
 )
 from policies.loading import PolicyError
+from policies.policy import Policy
 from rules.base.json_values import as_object
 from rules.inventory.builder import InventoryBuilder
-from rules.inventory.inventory import Inventory
-from rules.profile.profile import Profile
+from rules.inventory.inventory import ADMIN_ACCESS_LABELS, Inventory
 from rules.workloads.referred_objects import add_objects, new_builder, variables_of_runtimes
 from terminal import CommandParser, write_error
 
@@ -60,7 +60,7 @@ class Scope(NamedTuple):
     - `node_names`: know GPU nodes by their names.
     - `queues`: know the queues of Kueue and Volcano, and the flavors and topologies of Kueue; with
       `nodes` also the taints of a flavor's nodes.
-    - `namespaces`: know the labels of namespaces.
+    - `namespaces`: know those labels of namespaces that rules read.
     """
 
     config_maps: bool = False
@@ -72,19 +72,19 @@ class Scope(NamedTuple):
 
 def list_inventory(
     source: ObjectSource,
-    profile: Profile,
+    policy: Policy,
     scope: Scope,
     *,
     on_error: Callable[[SourceError], object],
 ) -> Inventory:
-    """Return the inventory of the objects in `source`.
+    """Return the inventory of the objects in `source`, for the rules of `policy`.
 
     A resource that the API server does not serve is left out, and one that the account may not
     list, which is given to `on_error`. Raises SourceError if a list cannot be read to its end: half
     of what was known would be forgotten.
     """
-    variables = variables_of_runtimes(profile)
-    builder = new_builder(profile)
+    variables = variables_of_runtimes(policy.profile)
+    builder = new_builder(policy.profile, _namespace_labels(policy))
     # Flavors come before their nodes.
     if scope.queues:
         for raw in source.list_all(QUEUES, None, _unless_cut_short(on_error)):
@@ -114,6 +114,16 @@ def list_inventory(
     builder.nodes.has_all = scope.nodes and not {NODES, DEVICE_CLASSES}.intersection(unknown)
     _report_bounds(builder, on_error)
     return builder.inventory()
+
+
+def _namespace_labels(policy: Policy) -> frozenset[str]:
+    """The keys of the labels of namespaces that rules read.
+
+    No others are kept: whoever may write a namespace can give it any number of them.
+    """
+    options = [active.options.get("labels", ()) for active in policy.rule_set().rules]
+    wanted = (label.partition("=")[0] for labels in options for label in labels)
+    return frozenset((*ADMIN_ACCESS_LABELS, *wanted))
 
 
 def _report_bounds(builder: InventoryBuilder, on_error: Callable[[SourceError], object]) -> None:
@@ -169,14 +179,14 @@ class Stored(Protocol):
 class InventoryController(Controller):
     """Lists the inventory in each pass, and writes one part into each of `config_maps`.
 
-    `profile` returns the profile of the present policy, or raises PolicyError.
+    `policy` returns the present policy, or raises PolicyError.
     """
 
     def __init__(
         self,
         source: ObjectSource,
         config_maps: Sequence[Stored],
-        profile: Callable[[], Profile],
+        policy: Callable[[], Policy],
         scope: Scope,
         *,
         now: Callable[[], float] = time.time,
@@ -191,7 +201,7 @@ class InventoryController(Controller):
         )
         self._source = source
         self._config_maps = config_maps
-        self._profile = profile
+        self._policy = policy
         self._scope = scope
         self._now = now
         self._checked_at = 0.0
@@ -201,7 +211,7 @@ class InventoryController(Controller):
         now = datetime.datetime.fromtimestamp(self._now(), tz=datetime.UTC)
         inventory = list_inventory(
             self._source,
-            self._profile(),
+            self._policy(),
             self._scope,
             on_error=report,
         )
@@ -331,7 +341,7 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--read-namespaces",
         action="store_true",
-        help="list also the Namespaces, and keep their labels",
+        help="list also the Namespaces, and keep the labels that rules read",
     )
     add_service_options(run, 60.0, "lists")
     return parser
@@ -357,7 +367,7 @@ def _run(options: argparse.Namespace) -> int:
                 StoredConfigMap(connection, options.namespace, name, "gpuward-inventory")
                 for name in options.config_maps
             ],
-            lambda: policy.load().profile,
+            policy.load,
             Scope(
                 config_maps=options.read_config_maps,
                 nodes=options.read_nodes,

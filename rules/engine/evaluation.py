@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.caching import cached_property
-from rules.base.json_values import Json, Path, as_object
+from rules.base.json_values import Json, Path, as_object, as_objects
 from rules.base.traits import satisfies
 from rules.engine.bounds import (
     STEPS_OF_A_POD,
@@ -201,7 +201,7 @@ def pod_from_raw(
         stable_path="spec",
     )
     pod.owner_metadata, pod.owner_spec = pod.metadata_view, spec
-    pod.is_made_by_owner = bool(metadata.get("ownerReferences"))
+    pod.owners = [owner for _, owner in as_objects(metadata.get("ownerReferences"))]
     return pod
 
 

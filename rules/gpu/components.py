@@ -94,6 +94,21 @@ def is_made_by_daemon_set(pod: Pod, context: Context) -> bool:
     return pod.is_daemon and (context.user is None or context.user in DAEMON_SET_CONTROLLERS)
 
 
+def is_made_by_owner(pod: Pod, context: Context) -> bool:
+    """Return whether another object makes `pod`, or the object that it is in.
+
+    Any user may write an owner. At admission the owner must be a controller, and the user one too.
+    A workload that such a user makes is not evaluated, so that only Pods can have an owner there;
+    a Pod without a user is the one that a workload will have.
+    """
+    if context.operation is None:
+        return bool(pod.owners)
+    is_owned = any(owner.get("controller") is True for owner in pod.owners)
+    if pod.object.kind != "Pod" or not is_owned:
+        return False
+    return context.user is None or is_controller(context.user, pod.object.namespace)
+
+
 FOR_AGENTS = (
     "; for an agent of the platform, list its service account under components in a profile of the "
     "policy"

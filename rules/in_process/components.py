@@ -2,7 +2,11 @@
 
 from collections.abc import Iterator
 
-from rules.gpu.components import DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER
+from rules.gpu.components import (
+    DAEMON_SET_CONTROLLERS,
+    REPLICA_SET_CONTROLLER,
+    SYSTEM_USER_PREFIX,
+)
 from rules.gpu.images import AGENT_PROGRAMS
 from rules.gpu.visibility import DEBUGGER_LABEL
 from rules.in_process.expression import (
@@ -42,7 +46,13 @@ def is_mirror() -> Expression:
 def is_made_by_controller() -> Expression:
     """Return whether a controller makes the workload from another, evaluated itself."""
     owners = get(OBJECT.objectMetadata, "ownerReferences", [])
-    return owners.exists(lambda o: get(o, "controller", False))
+    return all_of(owners.exists(lambda o: get(o, "controller", False)), is_controller())
+
+
+def is_controller() -> Expression:
+    """`is_controller` of the user and the namespace of the request."""
+    own = expression(f"{SYSTEM_USER_PREFIX}serviceaccount:") + REQUEST.namespace + ":"
+    return all_of(USER.startsWith(SYSTEM_USER_PREFIX), not_(USER.startsWith(own)))
 
 
 def components(profile: Profile) -> Iterator[tuple[tuple[str, ...], Expression]]:

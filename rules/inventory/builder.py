@@ -69,6 +69,7 @@ MAX_CHARACTERS_IN_NAMESPACE = 2_000_000
 
 Objects of the cluster have no such bound: there is a Namespace for each of many tenants.
 """
+MAX_NAMESPACE_LABELS = 1_000  # of one Namespace, whose owner may choose any number
 _MAX_LISTED = 5  # namespaces in a message
 _CHARACTERS_PER_OBJECT = 100  # characters that count for any object, however little is kept of it
 MIG_CONFIGS = "mig-configs"
@@ -338,7 +339,7 @@ class InventoryBuilder:
     """Collects the records of objects, up to MAX_OBJECTS and MAX_CHARACTERS_IN_NAMESPACE.
 
     `variables` are those that it keeps of ConfigMaps; `nodes` and `gpu_nodes` collect what it keeps
-    of nodes.
+    of nodes, and `namespace_labels` the keys of the labels of Namespaces; None keeps all of these.
     """
 
     def __init__(
@@ -346,8 +347,10 @@ class InventoryBuilder:
         variables: VariableNames,
         nodes: NodeCollector | None = None,
         gpu_nodes: GpuNodeCollector | None = None,
+        namespace_labels: frozenset[str] | None = None,
     ) -> None:
         self._variables = variables
+        self._namespace_labels = namespace_labels
         self.nodes = nodes or NodeCollector()
         self.gpu_nodes = gpu_nodes or GpuNodeCollector()
         self.shares = ShareCollector()
@@ -376,6 +379,8 @@ class InventoryBuilder:
         home = namespace if reader.is_namespaced else ""
         records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         record = reader.read(raw, self._variables)
+        if isinstance(record, Namespace):
+            record = self._with_kept_labels(record)
         if isinstance(record, ResourceFlavor) and record.topology:
             self._flavor_nodes.add_flavor(name, as_object(raw.get("spec")))
         if name in records:
@@ -389,6 +394,11 @@ class InventoryBuilder:
             records[name] = record
         else:
             self._incomplete.add(home)
+
+    def _with_kept_labels(self, namespace: Namespace) -> Namespace:
+        wanted = self._namespace_labels
+        kept = {k: v for k, v in namespace.labels.items() if wanted is None or k in wanted}
+        return Namespace(dict(islice(kept.items(), MAX_NAMESPACE_LABELS)))
 
     def add_node_of_flavors(self, node: Mapping[str, Any]) -> None:
         """Keep of a Node only what it says about the flavors with a topology."""

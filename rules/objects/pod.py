@@ -65,8 +65,8 @@ class Pod(SubjectView):
     holder: Mapping[str, Any] = MappingProxyType({})
     # The `spec` of the object that the pod is, or is in; set by `workloads.discovery`.
     owner_spec: Mapping[str, Any] = MappingProxyType({})
-    # Whether the object that makes the pod has an owner; set by `workloads.discovery`.
-    is_made_by_owner = False
+    # The owners of the object that the pod is, or is in; set by `workloads.discovery`.
+    owners: Sequence[Mapping[str, Any]] = ()
     # The containers of the version before an edit.
     earlier_containers: Sequence[Container] = ()
 

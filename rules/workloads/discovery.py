@@ -95,11 +95,12 @@ def find_subjects(
         of_maker = _metadata_of_maker(raw, base, kind if is_built_in else "")
         metadata = PodMetadata(*of_maker, profile)
         spec = as_object(raw.get("spec"))
-        has_owner = bool(as_object(raw.get("metadata")).get("ownerReferences"))
+        listed = as_objects(as_object(raw.get("metadata")).get("ownerReferences"))
+        owners = [reference for _, reference in listed]
         for subject in found:
             if isinstance(subject, Pod):
                 subject.owner_metadata, subject.owner_spec = metadata, spec
-                subject.is_made_by_owner = has_owner
+                subject.owners = owners
             yield subject
 
 

@@ -21,17 +21,20 @@ def variables_of_runtimes(profile: Profile) -> VariableNames:
     return VariableNames((*own, *LEGACY_VARIABLES))
 
 
-def new_builder(profile: Profile) -> InventoryBuilder:
+def new_builder(
+    profile: Profile, namespace_labels: frozenset[str] | None = None
+) -> InventoryBuilder:
     """An empty inventory, for what rules compare with other objects under `profile`.
 
     Of nodes these are the labels that say something about GPUs, the GPU resources, the names of
-    those that have any, and how large the parts of cards are that ACK's device plugin shares.
+    those that have any, and how large the parts of cards are that ACK's device plugin shares. Of
+    Namespaces it keeps the labels with the keys `namespace_labels`, or all of them.
     """
     affinities = (affinity.key for affinity in profile.affinities)
     labels = (*profile.node_labels, *profile.node_modes, *affinities)
     nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNT_RESOURCE_BY_TOTAL)
     gpu_nodes = GpuNodeCollector(profile.resources, profile.is_gpu_label)
-    return InventoryBuilder(variables_of_runtimes(profile), nodes, gpu_nodes)
+    return InventoryBuilder(variables_of_runtimes(profile), nodes, gpu_nodes, namespace_labels)
 
 
 def add_objects(

@@ -454,6 +454,9 @@ def test_options_about_namespaces_hold_by_name_and_by_label(exports: Exports) ->
     for (title, home), (kind, resources) in product(homes.items(), requests.items()):
         containers = [{"name": "main", "image": "x", "resources": resources}]
         made[f"{title}: {kind}"] = new_pod(home, f"{kind}-pod", containers=containers)
+    claims = [{"name": f"no-{n}", "resourceClaimTemplateName": "one-gpu"} for n in range(2)]
+    for title, home in homes.items():  # no container uses the claims
+        made[f"{title}: claim"] = new_pod(home, "claim-pod", resourceClaims=claims)
     records = {name: Namespace(exports.labels_of(home)) for name, home in homes.items()}
     inventory = Inventory({Namespace: {"": {homes[n]: record for n, record in records.items()}}})
     for name, (answer, completed) in exports.compare(made, {}).items():
@@ -463,7 +466,8 @@ def test_options_about_namespaces_hold_by_name_and_by_label(exports: Exports) ->
         assert agree(expected(completed, policy.rule_set(), context), said), (name, said)
         title, _, kind = name.partition(": ")
         may_have_gpus = title in {"value", "key"}
-        assert bool(said.denied) is (kind == "share" or (kind == "gpu" and not may_have_gpus)), name
+        asks_for_gpu = kind in {"gpu", "claim"}
+        assert bool(said.denied) is (kind == "share" or (asks_for_gpu and not may_have_gpus)), name
 
 
 def _with_uid(metadata: dict[str, Any], uid: str) -> dict[str, Any]:

@@ -20,13 +20,21 @@ from cluster.source.objects import (
     ResourceNames,
     SourceError,
 )
-from policies.controller_files import CheckedInventory, inventory_file_name, parse_inventory
-from policies.loading import default_policy
+from policies.controller_files import (
+    CheckedInventory,
+    format_inventory,
+    inventory_file_name,
+    parse_inventory,
+    without_largest_namespaces,
+)
+from policies.loading import default_policy, load_policy
+from policies.policy import Policy
 from rules.inventory.inventory import (
     SURVEY_NAME,
     ConfigMap,
     DeviceClass,
     GpuNodes,
+    Inventory,
     LocalQueue,
     Namespace,
     NodeGroup,
@@ -58,22 +66,27 @@ class StoredInMemory:
         self.body, self.updates = config_map, self.updates + 1
 
 
+BY_LABEL = load_policy(
+    "apiVersion: gpuward.io/v1\nkind: Policy\n"
+    "rules: {gpu-namespace: {action: deny, options: {labels: [gpus=allow*]}}}\n",
+    "a test",
+)
 WITH_CONFIG_MAPS = Scope(config_maps=True)
 
 
 class FakeCluster:
     """Objects in memory, a clock, two ConfigMaps, and the controller for them."""
 
-    def __init__(self, scope: Scope = WITH_CONFIG_MAPS) -> None:
+    def __init__(self, scope: Scope = WITH_CONFIG_MAPS, policy: Policy | None = None) -> None:
         self.objects: defaultdict[str, list[Object]] = defaultdict(list)
         self.missing: dict[str, type[Exception]] = {}
         self.now = NOW.timestamp()
         self.parts = [StoredInMemory(), StoredInMemory()]
-        profile = default_policy().profile
+        used = policy or default_policy()
         self.controller = InventoryController(
             self,
             self.parts,
-            lambda: profile,
+            lambda: used,
             scope,
             now=lambda: self.now,
             monotonic=lambda: self.now,
@@ -166,13 +179,48 @@ FLAVOR = {
 
 
 def test_labels_of_namespaces_are_known_if_asked_for() -> None:
-    labels = {"gpus": "allowed"}
+    read = {"gpus": "allowed", "resource.kubernetes.io/admin-access": "true"}
+    labels = {**read, "team": "vision"}
     raw = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml", "labels": labels}}
-    for scope, expected in ((Scope(namespaces=True), Namespace(labels)), (Scope(), None)):
-        cluster = FakeCluster(scope)
+    for scope, expected in ((Scope(namespaces=True), Namespace(read)), (Scope(), None)):
+        cluster = FakeCluster(scope, BY_LABEL)
         cluster.objects["namespaces"] = [raw]
         cluster.controller.reconcile()
         assert cluster.written().inventory.find(Namespace, "ml") == expected
+
+
+def test_labels_of_namespaces_cannot_make_the_inventory_too_large() -> None:
+    many = {f"example.com/{number:060}": "x" * 63 for number in range(4_000)}
+    cluster = FakeCluster(Scope(namespaces=True), BY_LABEL)
+    cluster.objects["namespaces"] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": f"ns-{number}", "labels": {**many, "gpus": "allowed"}},
+        }
+        for number in range(8)
+    ]
+    with capture_logs() as logs:
+        cluster.controller.reconcile()
+    assert not logs
+    for number in range(8):
+        found = cluster.written().inventory.find(Namespace, f"ns-{number}")
+        assert found == Namespace({"gpus": "allowed"})
+
+
+def test_namespaces_with_many_labels_are_left_out_first_and_what_is_in_them_stays() -> None:
+    large = Namespace({f"example.com/{number:060}": "x" * 63 for number in range(200)})
+    small = Namespace({"gpus": "allowed"})
+    queue = {"gpus": LocalQueue("shared")}
+    named = {f"ns-{number}": large for number in range(100)} | {"ml": small}
+    inventory = Inventory({Namespace: {"": named}, LocalQueue: {"ns-0": queue, "ml": queue}})
+    kept, left_out = without_largest_namespaces(inventory, 2)
+    assert kept.find(Namespace, "ml") == small
+    assert kept.find(LocalQueue, "gpus", "ns-0") == LocalQueue("shared")
+    assert left_out
+    assert set(left_out) <= {f"ns-{number}" for number in range(100)}
+    assert all(kept.find(Namespace, name) is None for name in left_out)
+    format_inventory(CheckedInventory(NOW, kept), 2)
 
 
 def test_queues_and_flavors_are_known_if_asked_for() -> None:

@@ -312,3 +312,13 @@ def test_what_is_derived_from_an_inventory_is_computed_once_also_after_many_othe
     computed.clear()
     assert [inventory.compute_once(derive, -1) for _ in range(3)] == [-1, -1, -1]
     assert computed == [-1]
+
+
+def test_few_labels_of_a_namespace_are_kept() -> None:
+    labels = {f"example.com/{number:05}": "" for number in range(building.MAX_NAMESPACE_LABELS + 1)}
+    raw = {"metadata": {"name": "ml", "labels": labels}}
+    builder = InventoryBuilder(VariableNames([]))
+    builder.add("Namespace", "", "", "ml", raw)
+    found = builder.inventory().find(Namespace, "ml")
+    assert found is not None
+    assert len(found.labels) == building.MAX_NAMESPACE_LABELS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jsonpatch
@@ -36,7 +37,7 @@ from tests.testkit.admission.reviews import (
 )
 from tests.testkit.cases import TODAY, Case, cases
 from webhook.admission.decider import Decider
-from webhook.admission.decision import IGNORED_DECISION, RULE_OUTCOMES, reasons_of
+from webhook.admission.decision import IGNORED_DECISION, RULE_OUTCOMES, Decision, reasons_of
 from webhook.admission.enforcement import FIXED_ANNOTATION
 from webhook.admission.request import NAMESPACE_LIMIT_KINDS
 
@@ -407,7 +408,9 @@ def test_an_object_that_a_controller_owns_is_ignored() -> None:
     owned["metadata"]["ownerReferences"] = [
         {"kind": "Deployment", "name": "trainer", "controller": True}
     ]
-    assert ADMISSION.mutate(owned) is IGNORED_DECISION
+    assert ADMISSION.mutate(owned, user=JOB_CONTROLLER) is IGNORED_DECISION
+    # Any user may write an owner.
+    assert ADMISSION.mutate(owned).warnings
 
 
 def test_a_custom_resource_gets_warnings() -> None:
@@ -593,6 +596,7 @@ UNQUEUED = {
     "Deployment": workload("apps/v1", "Deployment", {"template": GPU_TEMPLATE}),
 }
 ONE_QUEUE = Inventory({LocalQueue: {"team-vision": {"gpus": LocalQueue("shared")}}})
+JOB_CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 EVERYBODY = "rules: {missing-queue: {action: deny, options: {namespaces: [team-*]}}}\n"
 
 
@@ -620,9 +624,27 @@ def test_a_pod_without_a_queue_is_refused_and_the_pods_of_workloads_are_not() ->
     assert not admission.validate(pod(GPU_CONTAINER)).allowed
     made = pod(GPU_CONTAINER)
     made["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "controller": True}]
-    assert admission.validate(made, user="system:serviceaccount:kube-system:job-controller").allowed
+    assert admission.validate(made, user=JOB_CONTROLLER).allowed
     held = pod(GPU_CONTAINER, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
     assert admission.validate(held).allowed
+
+
+@pytest.mark.parametrize("is_controller", [True, False])
+def test_an_owner_that_a_user_has_written_stands_for_no_queue(*, is_controller: bool) -> None:
+    admission = Admission(f"workloads: deny\n{EVERYBODY}")
+    reference = {"kind": "ConfigMap", "name": "x", "controller": is_controller}
+    for raw, decide in ((pod(GPU_CONTAINER), admission.validate), *_unqueued(admission)):
+        owned = {**raw, "metadata": {**raw["metadata"], "ownerReferences": [reference]}}
+        for user in ("alice", "system:serviceaccount:team-vision:default"):
+            answer = decide(owned, user=user)
+            assert not answer.allowed, (raw["kind"], user)
+            assert "names no queue" in answer.message
+        assert decide(owned, user=JOB_CONTROLLER).allowed == is_controller
+
+
+def _unqueued(admission: Admission) -> Iterator[tuple[Any, Callable[..., Decision]]]:
+    for raw in UNQUEUED.values():
+        yield raw, admission.mutate
 
 
 def test_a_policy_that_fixes_workloads_adds_the_only_queue_and_what_the_queue_needs() -> None:

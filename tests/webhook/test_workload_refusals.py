@@ -183,7 +183,9 @@ def test_an_update_that_adds_a_fault_is_refused_for_it_alone() -> None:
 def test_what_a_controller_owns_is_ignored() -> None:
     owned = copy.deepcopy(BAD)
     owned["metadata"]["ownerReferences"] = [{"kind": "Rollout", "name": "x", "controller": True}]
-    assert DENY.mutate(owned) is IGNORED_DECISION
+    controller = "system:serviceaccount:argo-rollouts:argo-rollouts"
+    assert DENY.mutate(owned, user=controller) is IGNORED_DECISION
+    assert not DENY.mutate(owned, user="alice").allowed
 
 
 @pytest.mark.parametrize(

@@ -172,15 +172,16 @@ def _texts(value: Any) -> Sequence[str]:
 def _is_made_by_controller(request: AdmissionRequest) -> bool:
     """Return whether a controller makes the object from another one, which was evaluated itself.
 
-    Any user may write a controller into the owners of an object. For a workload that hides nothing:
-    its pods are evaluated in any case. A claim has no pods, so the user who sends it must be the
-    controller.
+    Any user may write a controller into the owners of an object, so the user who sends it must be a
+    controller too. For a claim it must be one of those of Kubernetes: it has no pods, which are
+    evaluated in any case.
     """
     review = request.review
     if request.is_claim:
         return review.kind == "ResourceClaim" and review.user in CLAIM_CONTROLLERS
     owners = as_objects(_metadata(request.object).get("ownerReferences"))
-    return any(owner.get("controller") is True for _, owner in owners)
+    is_owned = any(owner.get("controller") is True for _, owner in owners)
+    return is_owned and is_controller(review.user, review.namespace)
 
 
 def _metadata(raw: Any) -> Mapping[str, Any]:

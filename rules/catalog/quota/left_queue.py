@@ -52,8 +52,9 @@ from typing import Any
 from rules.base.json_values import as_object, as_objects, as_text, display, remove
 from rules.base.text_matching import matches_any
 from rules.base.traits import GPU
-from rules.gpu.components import SYSTEM_USER_PREFIX, is_controller
+from rules.gpu.components import is_controller
 from rules.gpu.devices import pod_requests_gpu
+from rules.in_process import components
 from rules.in_process.expression import (
     OBJECT,
     POLICY,
@@ -227,13 +228,9 @@ def in_process() -> tuple[Statement, ...]:
 
 def _may_change_marks_in_cel() -> Expression:
     user = REQUEST.userInfo.username
-    own = f"{SYSTEM_USER_PREFIX}serviceaccount:" + REQUEST.namespace + ":"
-    is_controller_of_others = all_of(
-        user.startsWith(SYSTEM_USER_PREFIX), not_(user.startsWith(own))
-    )
     controllers = option("left-queue", "controllers")
     is_listed = controllers.exists(lambda p: user.matches(p))
-    return choose((controllers.size() > 0, is_listed), otherwise=is_controller_of_others)
+    return choose((controllers.size() > 0, is_listed), otherwise=components.is_controller())
 
 
 def _is_mark_in_cel(key: Expression) -> Expression:

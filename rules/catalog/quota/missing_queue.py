@@ -13,7 +13,10 @@ there, and workloads without the label:
   label of their template.
 
 In the namespaces of the options there are no notes: every such workload must name a queue, whether
-or not a LocalQueue is known.
+or not a LocalQueue is known. There a claim counts unless it is known that none of its classes is of
+GPUs; the label must be on the workload itself, where Kueue has an integration for it, except for a
+Deployment, whose label Kueue only copies into the template; and the annotation
+`kueue.x-k8s.io/pod-suspending-parent`, which anybody can write, excuses nothing.
 
 The linter knows the LocalQueues in the manifests of the same run, `gpuward audit` those of the
 cluster, and so does the webhook with `clusterInventory.queues`. Of a CronJob the label of
@@ -27,6 +30,10 @@ Not reported: a workload without the label where the namespace has a LocalQueue 
 Kueue 0.12 and newer then uses, and 0.10 and 0.11 with the feature gate `LocalQueueDefaulting`; what
 another object makes, which Kueue queues with its owner; what Kueue holds back or has admitted, by
 its scheduling gate and its marks; DaemonSets; placeholders of templates.
+
+At admission an owner counts only if it is named as the controller and the user is a program of
+Kubernetes or of another namespace: any other user can write an owner. Pods that a program makes
+under an account of the same namespace, such as a driver of Spark, need the label themselves.
 
 Why it matters
 --------------
@@ -74,14 +81,16 @@ from collections.abc import Collection, Iterator
 
 from rules.base.json_values import Path, as_text, display, put
 from rules.base.text_matching import has_placeholder, nearest_word
-from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE
+from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE, RESOURCE_CLAIMS_OF_POD
 from rules.gpu.claims import (
     CLAIMS_FIELD,
     declared_claims,
     device_classes,
     is_gpu_class,
+    may_be_for_gpus,
     used_claims,
 )
+from rules.gpu.components import is_made_by_owner
 from rules.gpu.devices import path_of_first_request, requested_resources
 from rules.gpu.quotas import UNQUEUED_KINDS, queue_name, volcano_queue_name, waits_for_admission
 from rules.inventory.inventory import LocalQueue, Queue
@@ -124,7 +133,7 @@ MAX_LISTED = 3
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield the workload if it names no queue, or one that does not exist."""
-    if pod.is_partial or pod.is_made_by_owner:
+    if pod.is_partial or is_made_by_owner(pod, context):
         return
     is_pod = pod.object.kind == "Pod"
     if is_pod and context.operation == "UPDATE":
@@ -134,11 +143,11 @@ def check(pod: Pod, context: Context) -> Findings:
     must_name_one = bool(is_chosen(pod.object.namespace, context))
     if not (queues or known or must_name_one):
         return
-    path = next(_paths_of_requests(pod, context), None)
+    path = next(_paths_of_requests(pod, context, with_unknown=must_name_one), None)
     if path is None:
         return
     name = queue_name(pod)
-    if not name:
+    if not name or (must_name_one and _is_in_template_alone(pod)):
         yield from _findings_without_queue(pod, path, queues, must_name_one=must_name_one)
     elif queues and name not in queues and not has_placeholder(name) and not _has_run(pod):
         yield _finding_of_unknown(path, name, queues)
@@ -146,12 +155,17 @@ def check(pod: Pod, context: Context) -> Findings:
         yield from _findings_of_volcano(pod, path, known, knows_all=context.operation is not None)
 
 
-def _paths_of_requests(pod: Pod, context: Context) -> Iterator[Path]:
-    """Yield where the pod asks for GPUs that Kueue counts."""
+def _paths_of_requests(pod: Pod, context: Context, *, with_unknown: bool) -> Iterator[Path]:
+    """Yield where the pod asks for GPUs that Kueue counts.
+
+    `with_unknown` adds the claims about which that is not known, and those that no container uses.
+    """
     for resource in requested_resources(pod):
         yield path_of_first_request(pod, resource)
     used = used_claims(pod)
     for index, entry in declared_claims(pod):
+        if with_unknown and may_be_for_gpus(entry, pod, context.inventory):
+            yield (*pod.path, CLAIMS_FIELD, index)
         classes = device_classes(entry, context.inventory, pod.object.namespace)
         is_for_gpus = any(is_gpu_class(each, pod.profile, context.inventory) for each in classes)
         if is_for_gpus and as_text(entry.get("name")) in used:
@@ -165,7 +179,7 @@ def _findings_without_queue(
     is_batch = kind in _BATCH_KINDS
     if not (queues or must_name_one) or not (is_batch or kind in _OTHER_KINDS):
         return
-    if _DEFAULT_QUEUE in queues or _is_managed(pod):
+    if _DEFAULT_QUEUE in queues or _is_managed(pod, must_name_one=must_name_one):
         return
     if must_name_one:
         why = f"every workload with GPUs in the namespace {display(pod.object.namespace)} must"
@@ -174,7 +188,10 @@ def _findings_without_queue(
     is_meant = is_batch or must_name_one
     only = min(queues) if len(queues) == 1 else ""
     label = f"{QUEUE_LABEL}: {only}" if only else f"{QUEUE_LABEL} with the name of a LocalQueue"
-    where = " in the pod template" if pod.object.kind in UNQUEUED_KINDS else ""
+    if _is_in_template_alone(pod):
+        where = f" on the {pod.object.kind} itself, not in its pod template alone"
+    else:
+        where = " in the pod template" if pod.object.kind in UNQUEUED_KINDS else ""
     yield Finding(
         path=path,
         key="queue",
@@ -200,13 +217,26 @@ def _fix(pod: Pod, queue: str) -> Fix | None:
     )
 
 
-def _is_managed(pod: Pod) -> bool:
+def _is_in_template_alone(pod: Pod) -> bool:
+    """Return whether the label is in the pod template, where Kueue may not read it.
+
+    It looks at workloads for which it has an integration themselves, and not at their pods. Of a
+    Deployment it does nothing else than to copy the label into the template.
+    """
+    by_pods = pod.object.kind in UNQUEUED_KINDS | {"Pod", "Deployment"}
+    return not by_pods and not pod.owner_labels.get(QUEUE_LABEL) and bool(queue_name(pod))
+
+
+def _is_managed(pod: Pod, *, must_name_one: bool) -> bool:
     """Return whether Kueue holds the pod back, will do so, or has admitted it.
 
-    Kueue's webhook gives a gate to pods with the annotation. Its other marks show something only in
-    a pod that exists: a tenant can write them into a new one, and Kueue does not look at them.
+    Kueue's webhook gives a gate to pods with the annotation, where it manages pods at all. A tenant
+    can write it, so it does not count where every workload must name a queue. Kueue's other marks
+    show something only in a pod that exists: Kueue does not look at them in a new one.
     """
-    if waits_for_admission(pod) or SUSPENDING_PARENT_ANNOTATION in pod.annotations:
+    if waits_for_admission(pod):
+        return True
+    if SUSPENDING_PARENT_ANNOTATION in pod.annotations and not must_name_one:
         return True
     return pod.exists and any(map(is_mark, (*pod.labels, *pod.annotations)))
 
@@ -259,7 +289,7 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(GPU_RESOURCE | CLAIM_IN_CONTAINER,),
+    needs=(GPU_RESOURCE | CLAIM_IN_CONTAINER | RESOURCE_CLAIMS_OF_POD,),
     options={"namespaces": (), "labels": ()},
     needs_resources=True,
 )

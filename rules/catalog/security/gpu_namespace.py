@@ -4,8 +4,9 @@ What it does
 ------------
 Finds pods that request a GPU, or part of one, in a namespace that the options do not choose. The
 rule is off by default, and a policy that turns it on must set one of them. A resource claim counts,
-unless it is known that none of its classes is of GPUs. It says nothing about a manifest that names
-no namespace, nor about the components of the GPU platform.
+unless it is known that none of its classes is of GPUs, and also if no container uses it: Kubernetes
+allocates it all the same. It says nothing about a manifest that names no namespace, nor about the
+components of the GPU platform.
 
 The linter knows the labels of the Namespaces in the manifests of the same run, and says nothing
 about the others if `labels` is set. `gpuward audit` knows those of the cluster, and so does the
@@ -32,11 +33,28 @@ References
 - https://kubernetes.io/docs/concepts/policy/resource-quotas/
 """
 
-from rules.base.json_values import display
+from rules.base.json_values import as_text, display
 from rules.base.traits import GPU
-from rules.gpu.claims import OTHER_VENDOR, may_get_gpus
+from rules.gpu.claims import (
+    CLAIMS_FIELD,
+    OTHER_VENDOR,
+    declared_claims,
+    may_be_for_gpus,
+    may_get_gpus,
+    used_claims,
+)
 from rules.in_process.components import is_chosen_namespace
-from rules.in_process.expression import REQUEST, all_of, any_of, not_, text
+from rules.in_process.expression import (
+    OBJECT,
+    REQUEST,
+    Expression,
+    all_of,
+    any_of,
+    get,
+    not_,
+    string,
+    text,
+)
 from rules.in_process.statement import CONTAINER, Statement, option, shown
 from rules.profile.namespaces import words_of_unchosen
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
@@ -45,7 +63,7 @@ ADVICE = "use a namespace for GPU work, or ask whoever keeps the policy to list 
 
 
 def check(pod: Pod, context: Context) -> Findings:
-    """Yield each container that asks for a GPU, if the namespace may have none."""
+    """Yield each container that asks for a GPU, or the claims of the pod, if it may have none."""
     if not (context.options["namespaces"] or context.options["labels"]):
         return
     namespace = pod.object.namespace
@@ -61,10 +79,28 @@ def check(pod: Pod, context: Context) -> Findings:
                 container=container,
                 help=ADVICE,
             )
+    used = used_claims(pod)
+    for _, entry in declared_claims(pod):
+        name = as_text(entry.get("name"))
+        if name not in used and may_be_for_gpus(entry, pod, context.inventory):
+            yield Finding(
+                path=(*pod.path, CLAIMS_FIELD),
+                key="claims",
+                message=f"{_message_about_claim(display(name), display(namespace))}{more}",
+                help=ADVICE,
+            )
+            return  # one finding is about all of them
 
 
 def _message(container: object, namespace: object) -> str:
     return f"{container} asks for a GPU in the namespace {namespace}, whose pods may have none"
+
+
+def _message_about_claim(name: object, namespace: object) -> str:
+    return (
+        f"the pod has the claim {name} in the namespace {namespace}, whose pods may have no GPU: "
+        "the claim takes one even though no container uses it"
+    )
 
 
 def in_process() -> tuple[Statement, ...]:
@@ -77,8 +113,31 @@ def in_process() -> tuple[Statement, ...]:
         CONTAINER.vendors.exists(lambda v: v != OTHER_VENDOR),
     )
     message = text(_message(CONTAINER.text, shown(REQUEST.namespace)))
-    where = all_of(is_set, asks, not_(is_chosen_namespace("gpu-namespace")))
-    return (Statement("container", where, message, ADVICE),)
+    is_closed = all_of(is_set, not_(is_chosen_namespace("gpu-namespace")))
+    unused = OBJECT.unusedClaims
+    about_claim = text(_message_about_claim(shown(unused[0]), shown(REQUEST.namespace)))
+    return (
+        Statement("container", all_of(asks, is_closed), message, ADVICE),
+        Statement(
+            "pod",
+            all_of(unused.size() > 0, is_closed),
+            about_claim,
+            ADVICE,
+            words={"unusedClaims": _unused_claims()},
+        ),
+    )
+
+
+def _unused_claims() -> Expression:
+    """The names of the claims of the pod that no container uses, in CEL."""
+
+    def is_used(claim: Expression) -> Expression:
+        return OBJECT.base.exists(
+            lambda b: get(b.raw, "resources.claims", []).exists(lambda u: u.name == claim)
+        )
+
+    names = get(OBJECT.spec, CLAIMS_FIELD, []).map(lambda r: string(r.name))
+    return names.filter(lambda n: not_(is_used(n)))
 
 
 RULE = define_rule(

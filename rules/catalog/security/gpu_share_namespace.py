@@ -11,7 +11,8 @@ options, no namespace may share. What counts as a share:
 - annotations by which a scheduler of the profile gives a part of a card, such as `gpu-fraction`;
 - any GPU of a pod that selects nodes with shared cards, by `nvidia.com/gpu.sharing-strategy`,
   `nvidia.com/gpu.product` or `cloud.google.com/gke-gpu-sharing-strategy`;
-- a claim whose parameters share the device, where the claim or its template is known.
+- a claim whose parameters share the device, where the claim or its template is known, also if no
+  container uses it.
 
 A node can share its cards under their usual name, as NVIDIA's device plugin does without
 `renameByDefault`, and a pod that does not select it can get such a card. Nothing in the pod shows
@@ -46,7 +47,13 @@ References
 
 from rules.base.json_values import as_text, display
 from rules.base.traits import GPU
-from rules.gpu.claims import CLAIM_NAME_FIELD, TEMPLATE_NAME_FIELD, declared_claims
+from rules.gpu.claims import (
+    CLAIM_NAME_FIELD,
+    CLAIMS_FIELD,
+    TEMPLATE_NAME_FIELD,
+    declared_claims,
+    used_claims,
+)
 from rules.gpu.devices import devices, requests_gpu
 from rules.in_process.components import is_chosen_namespace
 from rules.in_process.expression import REQUEST, all_of, any_of, choose, not_, string, text
@@ -63,7 +70,7 @@ _BY_ANNOTATIONS = "annotations"
 
 
 def check(pod: Pod, context: Context) -> Findings:
-    """Yield each container that asks for a share, if the namespace may have none."""
+    """Yield each container that asks for a share, or the claims of the pod, if it may have none."""
     namespace = pod.object.namespace
     more = words_of_unchosen(namespace, context)
     if more is None:
@@ -79,6 +86,16 @@ def check(pod: Pod, context: Context) -> Findings:
                 container=container,
                 help=ADVICE,
             )
+    unused = _names_of_claims(pod) - used_claims(pod)
+    name = _shared_claim(unused, pod, context.inventory)
+    if name:
+        yield Finding(
+            path=(*pod.path, CLAIMS_FIELD),
+            key="claims",
+            message=f"{_message('the pod', f'the claim {display(name)}', where)}{more}: the claim "
+            "takes it even though no container uses it",
+            help=ADVICE,
+        )
 
 
 def _message(container: object, share: object, where: object) -> str:
@@ -97,15 +114,19 @@ def _share(container: Container, pod: Pod, context: Context) -> str:
         return _BY_ANNOTATIONS
     if not requests_gpu(container):
         return ""
-    name = _shared_claim(container, pod, context.inventory)
+    used = frozenset(as_text(claim.get("name")) for _, claim in container.claims)
+    name = _shared_claim(used, pod, context.inventory)
     if name:
         return f"the claim {display(name)}"
     return "the nodes that the pod selects" if selects_shared_cards(pod) else ""
 
 
-def _shared_claim(container: Container, pod: Pod, inventory: Inventory) -> str:
-    """Return the name of a claim of the container whose parameters share the device."""
-    used = {as_text(claim.get("name")) for _, claim in container.claims}
+def _names_of_claims(pod: Pod) -> frozenset[str]:
+    return frozenset(as_text(entry.get("name")) for _, entry in declared_claims(pod))
+
+
+def _shared_claim(names: frozenset[str], pod: Pod, inventory: Inventory) -> str:
+    """Return the first of the claims with `names` whose parameters share the device."""
     home = pod.object.namespace
     for _, entry in declared_claims(pod):
         name = as_text(entry.get("name"))
@@ -113,7 +134,7 @@ def _shared_claim(container: Container, pod: Pod, inventory: Inventory) -> str:
         template = inventory.find(
             ResourceClaimTemplate, as_text(entry.get(TEMPLATE_NAME_FIELD)), home
         )
-        if name in used and any(known and known.is_shared for known in (claim, template)):
+        if name in names and any(known and known.is_shared for known in (claim, template)):
             return name
     return ""
 
@@ -130,7 +151,7 @@ def in_process() -> tuple[Statement, ...]:
     share = choose((has_share, shown(shares.min())), otherwise=_BY_ANNOTATIONS)
     namespace = shown(REQUEST.namespace)
     message = text(_message(CONTAINER.text, share, f"the namespace {namespace}"))
-    without = "it does not look at the nodes that the pod selects"
+    without = "it looks neither at the nodes that the pod selects nor at the parameters of claims"
     return (Statement("container", where, message, ADVICE, leaves_out=without),)
 
 
