@@ -272,7 +272,8 @@ def _limits_of_flavor(flavor: Mapping[str, Any], *, may_borrow: bool) -> Mapping
     """
     found: dict[str, int] = {}
     for _, quota in as_objects(flavor.get("resources")):
-        borrowed = quota.get("borrowingLimit", "any") if may_borrow else 0
+        limit = quota.get("borrowingLimit")  # null is no limit, and no 0
+        borrowed = ("any" if limit is None else limit) if may_borrow else 0
         amounts = [quota.get("nominalQuota", "unknown"), borrowed]
         known = [amount for each in amounts if isinstance(amount := parse(each), Quantity)]
         if len(known) == len(amounts):
