@@ -334,6 +334,8 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     (_VOLCANO_GROUP, "Queue"): _RecordReader(Queue, _volcano_queue, is_namespaced=False),
 }
 
+_KINDS_WITH_KEYS = (ConfigMap, Namespace, Secret)
+
 
 class InventoryBuilder:
     """Collects the records of objects, up to MAX_OBJECTS and MAX_CHARACTERS_IN_NAMESPACE.
@@ -374,11 +376,24 @@ class InventoryBuilder:
         reader = _READER_BY_KIND.get((group, kind))
         if reader is None or not name:
             return
-        home = namespace if reader.is_namespaced else ""
-        records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         record = reader.read(raw, self._variables)
         if isinstance(record, ResourceFlavor) and record.topology:
             self._flavor_nodes.add_flavor(name, as_object(raw.get("spec")))
+        self._keep(reader, namespace, name, record)
+
+    def add_patched(self, kind: str, group: str, namespace: str, name: str) -> None:
+        """Make an object unknown that a patch changes, as of kustomize.
+
+        Not those of which a patch adds a key to others, which mostly stay as they are.
+        """
+        reader = _READER_BY_KIND.get((group, kind))
+        if reader is not None and name and reader.kind not in _KINDS_WITH_KEYS:
+            self._keep(reader, namespace, name, None)
+
+    def _keep(self, reader: _RecordReader, namespace: str, name: str, record: Any) -> None:
+        """Keep `record`; if others of the object differ from it, it is unknown, which is None."""
+        home = namespace if reader.is_namespaced else ""
+        records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         if name in records:
             if records[name] != record:
                 records[name] = None
