@@ -9,9 +9,14 @@ from typing import Any
 
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.text_matching import matches_any
-from rules.gpu.device_annotations import INJECTOR_DOMAINS, is_plain_list, names_of_gpus
 from rules.gpu.images import maker_of_image
-from rules.gpu.volumes import clean_path, is_gpu_file
+from rules.gpu.volumes import (
+    INJECTOR_DOMAINS,
+    clean_path,
+    is_gpu_file,
+    is_plain_list,
+    names_of_gpus,
+)
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.placement.gpu_nodes import (
     DRIVER_VARIABLE_PREFIXES,

@@ -17,9 +17,9 @@ from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS
 from rules.gpu.commands import EXEC_PATHS
-from rules.gpu.device_annotations import INJECTOR_DOMAINS
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
+from rules.gpu.volumes import INJECTOR_DOMAINS
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, names_other_accelerator
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.context import Context

@@ -44,9 +44,9 @@ from collections import Counter
 from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_METADATA_KEY
-from rules.gpu.device_annotations import INJECTOR_DOMAINS, is_plain_list, names_of_gpus
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
 from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
+from rules.gpu.volumes import INJECTOR_DOMAINS, is_plain_list, names_of_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 
