@@ -10,7 +10,13 @@ from typing import Any
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.text_matching import matches_any
 from rules.gpu.images import maker_of_image
-from rules.gpu.volumes import clean_path, is_gpu_file
+from rules.gpu.volumes import (
+    INJECTOR_DOMAINS,
+    clean_path,
+    is_gpu_file,
+    is_plain_list,
+    names_of_gpus,
+)
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.placement.gpu_nodes import (
     DRIVER_VARIABLE_PREFIXES,
@@ -39,17 +45,11 @@ _DEVICE_NAME_FIELD = "deviceName"
 _GPUS_FIELD = "gpus"
 _TELLING_KEYS = frozenset({_GPU_COUNT_KEY, _RUNTIME_CLASS_FIELD, _DEVICE_NAME_FIELD})
 _PRIVILEGED = "privileged"
-# Annotations by which containers get devices: the rules cdi-annotation, nri-cdi-annotation and
-# device-injector-annotation.
+# Annotations by which containers get devices: of the rules cdi-annotation and nri-cdi-annotation,
+# and of device-injector-annotation, whose devices need not be GPUs.
 _DEVICE_ANNOTATION = "annotation"
-_DEVICE_ANNOTATION_PREFIXES = (
-    *("cdi.k8s.io/", "nvidia.cdi.k8s.io"),
-    *("cdi-devices.nri.io", "cdi-devices.noderesource.dev"),
-    *("devices.nri.io", "devices.noderesource.dev", "devices.gke.io"),
-    *("io.kubernetes.cri-o.Devices", "devices.crio.io"),
-)
-# Their mounts may be of other files as well.
-_MOUNT_ANNOTATION_PREFIXES = ("mounts.nri.io", "mounts.noderesource.dev")
+_CDI_PREFIXES = ("cdi.k8s.io/", "nvidia.cdi.k8s.io")
+_DEVICE_ANNOTATION_PREFIXES = (*_CDI_PREFIXES, *INJECTOR_DOMAINS)
 _DEVICE_FILE = "file"
 _DEVICE_FOLDER = "/dev/"
 _MAX_PATH_CHARACTERS = 4096
@@ -228,14 +228,19 @@ def _kind_and_name(
             return _VISIBLE_DEVICES, variable
     if _NVIDIA_VISIBLE_DEVICES in text:
         return _VISIBLE_DEVICES, _NVIDIA_VISIBLE_DEVICES
-    return _kind_and_name_of_device(name, text)
+    return _kind_and_name_of_device(name, text, profile)
 
 
-def _kind_and_name_of_device(key: str, text: str) -> tuple[str, str]:
-    gives_devices = bool(text) and key.startswith(_DEVICE_ANNOTATION_PREFIXES)
-    if gives_devices or (_DEVICE_FOLDER in text and key.startswith(_MOUNT_ANNOTATION_PREFIXES)):
+def _kind_and_name_of_device(key: str, text: str, profile: Profile) -> tuple[str, str]:
+    if (text and key.startswith(_CDI_PREFIXES)) or (
+        key.startswith(INJECTOR_DOMAINS) and _may_name_gpu(text, profile)
+    ):
         return _DEVICE_ANNOTATION, f"{key}: {text}"
     return (_DEVICE_FILE, text) if _is_gpu_device_file(text) else ("", "")
+
+
+def _may_name_gpu(devices: str, profile: Profile) -> bool:
+    return not is_plain_list(devices) or any(names_of_gpus(devices, profile, with_helpers=True))
 
 
 def _is_request(key: str, holder: JsonNode, profile: Profile) -> bool:

@@ -24,6 +24,7 @@ from rules.workloads.referred_objects import (
     add_gpu_patches,
     add_mig_configurations,
     add_objects,
+    add_patched_objects,
     new_builder,
     variables_of_runtimes,
 )
@@ -82,9 +83,7 @@ class _InventoryGatherer:
         if not source.is_rendering:
             context = self._kustomizations.context_of(source.name, context)
         for chunk in split(source.text):
-            # A patch says only a part of what its object says.
-            may_matter = _may_be_patch if context.is_patch else self.may_matter
-            if not may_matter(chunk.text):
+            if not self.may_matter(chunk.text):
                 continue
             try:
                 document = read(chunk)
@@ -92,7 +91,12 @@ class _InventoryGatherer:
                 continue  # the linter reports it
             if document is not None and _may_be_patch(chunk.text):
                 add_gpu_patches(self.builder, document.value, self._profile)
-            if document is not None and not context.is_patch:
+            if document is not None and context.is_patch:
+                # It says only a part of what its object says.
+                add_patched_objects(
+                    self.builder, document.value, context.namespace, source.namespace_stand_in
+                )
+            elif document is not None:
                 add_objects(
                     self.builder, document.value, context.namespace, source.namespace_stand_in
                 )

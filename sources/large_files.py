@@ -89,8 +89,8 @@ def check_kind(value: Any, assumed: str) -> None:
         raise ListError(f"the kind {kind} comes after the items: write it before them")
 
 
-_SPACE_PATTERN = re.compile(r"[\s,]*")
-_KEY_PATTERN = re.compile(r'[\s,]*("(?:[^"\\]|\\.)*")\s*:\s*')
+_SPACE_PATTERN = re.compile(r"[ \t\r\n]*")
+_KEY_PATTERN = re.compile(r'("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*')
 _JSON_DECODER = json.JSONDecoder()
 
 
@@ -110,7 +110,7 @@ class JsonList:
         at = len(text) - len(text.lstrip("\ufeff \t\r\n"))
         if not text.startswith("{", at):
             return None
-        head, at = _json_members(text, at + 1)
+        head, at = _json_members(text, at + 1, is_first=True)
         if head is None or not text.startswith("[", at):
             return None
         found = cls(stream, head)
@@ -121,7 +121,7 @@ class JsonList:
         """Sources with some of the items each; raises ListError at the end if it was no List."""
         taken = 0
         while True:
-            self._skip()
+            self._skip(is_first=not taken)
             lines = self._stream.line - ADDED_LINES - 1
             part = SourcePart(lines, ADDED_LINES + 1, self._stream.columns, taken)
             text, items = self._take_items()
@@ -135,12 +135,22 @@ class JsonList:
                 break
         self._check_tail()
 
-    def _skip(self) -> None:
-        """Take space and a comma."""
+    def _skip(self, *, is_first: bool) -> None:
+        """Take what is before the next item, or before the end of the array."""
+        self._skip_space()
+        if is_first or self._stream.text.startswith("]"):
+            return
+        if not self._stream.text.startswith(","):
+            raise ListError("no comma after an item")
+        self._stream.take(1)
+        self._skip_space()
+        if self._stream.text.startswith("]"):
+            raise ListError("a comma after the last item")
+
+    def _skip_space(self) -> None:
         while True:
             self._stream.fill(PART_CHARACTERS)
-            match = _SPACE_PATTERN.match(self._stream.text)
-            self._stream.take(match.end() if match else 0)
+            self._stream.take(_end_of_space(self._stream.text, 0))
             if self._stream.text or self._stream.is_complete:
                 return
 
@@ -148,11 +158,14 @@ class JsonList:
         """Some complete items, as text and decoded; none if the array ends here."""
         size = 2 * PART_CHARACTERS
         end = 0
-        items = []
+        items: list[Any] = []
         while end < PART_CHARACTERS:
             text = self._stream.text
-            match = _SPACE_PATTERN.match(text, end)
-            start = match.end() if match else end
+            start = _end_of_space(text, end)
+            if items:
+                if not text.startswith(",", start):
+                    break  # the next part begins with what is here instead
+                start = _end_of_space(text, start + 1)
             if text.startswith("]", start):
                 break
             try:
@@ -171,7 +184,7 @@ class JsonList:
 
     def _check_tail(self) -> None:
         self._stream.fill(MAX_HEAD_CHARACTERS)
-        tail, at = _json_members(self._stream.text, 1)
+        tail, at = _json_members(self._stream.text, 1, is_first=False)
         if tail is not None and ("items" in tail or self._stream.text.startswith("[", at)):
             raise ListError("the key 'items' is here twice")
         if tail is None or not self._stream.text.startswith("}", at):
@@ -180,14 +193,23 @@ class JsonList:
         check_kind({**self._head, **tail}, self._kind)
 
 
-def _json_members(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
+def _json_members(text: str, at: int, *, is_first: bool) -> tuple[dict[str, Any] | None, int]:
     """The members of a JSON object from `at` to its end or to its array `items`, and where that is.
 
-    None in place of the members if they cannot be read.
+    There must be a comma before each member, but before the first. None in place of the members if
+    they cannot be read.
     """
     members: dict[str, Any] = {}
-    while match := _KEY_PATTERN.match(text, at):
-        at = match.end()
+    while True:
+        at = _end_of_space(text, at)
+        has_comma = not is_first and text.startswith(",", at)
+        if not (is_first or has_comma):
+            return members, at
+        at = _end_of_space(text, at + 1) if has_comma else at
+        match = _KEY_PATTERN.match(text, at)
+        if not match:
+            return None if has_comma else members, at
+        at, is_first = match.end(), False
         try:
             key = json.loads(match[1])
             if key == "items" and text.startswith("[", at):
@@ -195,8 +217,11 @@ def _json_members(text: str, at: int) -> tuple[dict[str, Any] | None, int]:
             members[key], at = _JSON_DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             return None, at
-    space = _SPACE_PATTERN.match(text, at)
-    return members, space.end() if space else at
+
+
+def _end_of_space(text: str, at: int) -> int:
+    match = _SPACE_PATTERN.match(text, at)
+    return match.end() if match else at
 
 
 # Cut a large List in YAML into Lists of fewer items, without reading all of it at once.

@@ -429,6 +429,8 @@ class NodeCounter:
         slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
         usages = [self._resource(name, row, totals, twice, slots) for row in sorted(rows)]
         most = self._most_on_cards(name, cards, shared)
+        if any(used.free for used in usages if used.resource not in most):
+            most.pop(FRACTION, None)  # KAI may divide a card that is idle
         for number, used in enumerate(usages):
             if used.resource in most and used.resource not in load.unplaced:
                 on_card = min(used.free, most[used.resource])
@@ -498,7 +500,7 @@ class NodeCounter:
 
     def _most_on_cards(
         self, name: str, cards: Iterable[Card], shared: Iterable[str]
-    ) -> Mapping[str, Amount]:
+    ) -> dict[str, Amount]:
         """Return the most that is free on one card, by resource; `shared` are those of KAI."""
         taken, most = self._shares.get(name, {}), dict[str, Amount]()
         parts: list[tuple[str, str, Amount]] = [(card, FRACTION, 1) for card in shared]

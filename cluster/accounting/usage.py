@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cluster.accounting.device_holders import GivenTwice
 from cluster.accounting.device_status import DeviceStatus, SickDevice
 from cluster.accounting.offered_twice import OfferedTwice
-from cluster.accounting.shares import Amount, Share
+from cluster.accounting.shares import FRACTION, Amount, Share
 
 
 class Consumer(NamedTuple):
@@ -52,8 +52,10 @@ class ResourceUsage(NamedTuple):
     - `overcommitted`: the part of `allocated` that its node does not have, as after a device plugin
       has come back with fewer devices. Of several nodes it is the sum, so that what one node has
       too little is not taken from what another has left.
-    - `free_on_card`: the most that is free on one card, of what pods take parts of: a pod gets no
-      more, whatever the sum is. None for whole devices, and where it is not known.
+    - `free_on_card`: the most that is free on one card, of what pods take parts of. A pod gets no
+      more of a card, whatever the sum is. None for whole devices, where it is not known of
+      anything that is free, and of KAI's fractions where a whole card is idle, which KAI divides
+      too.
     """
 
     resource: str
@@ -72,17 +74,23 @@ class ResourceUsage(NamedTuple):
         in_use = self.allocated - self.overcommitted + self.free + self.stranded
         return max((self.total or 0) - in_use, 0)
 
+    @property
+    def is_free_on_unknown_cards(self) -> bool:
+        """Return whether something is free that `free_on_card` does not tell of."""
+        return bool(self.free) and self.free_on_card is None
+
     def __add__(self, other: object) -> ResourceUsage:
         if not isinstance(other, ResourceUsage):
             return NotImplemented
         known = [total for total in (self.total, other.total) if total is not None]
         on_cards = [on for on in (self.free_on_card, other.free_on_card) if on is not None]
+        is_known = not (self.is_free_on_unknown_cards or other.is_free_on_unknown_cards)
         both = ResourceUsage(
             self.resource,
             sum(known) if known else None,
             *(one + another for one, another in zip(self[2:-1], other[2:-1], strict=True)),
         )
-        return both._replace(free_on_card=max(on_cards, default=None))
+        return both._replace(free_on_card=max(on_cards, default=None) if is_known else None)
 
 
 class CardUsage(NamedTuple):
@@ -152,6 +160,10 @@ class Usage(NamedTuple):
             for used in node.resources:
                 known = totals.get(used.resource)
                 totals[used.resource] = used if known is None else known + used
+        if FRACTION in totals and any(
+            used.is_free_on_unknown_cards for node in self.nodes for used in node.resources
+        ):
+            totals[FRACTION] = totals[FRACTION]._replace(free_on_card=None)
         for consumer in self.consumers:
             if not consumer.node:
                 for resource, amount in consumer.amounts.items():

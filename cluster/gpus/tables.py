@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import groupby
@@ -67,20 +68,18 @@ def _node_rows(node: NodeUsage, *, wide: bool) -> Iterator[tuple[Cell, ...]]:
 
 def models_table(usage: Usage) -> Table:
     """One row for each GPU resource of each model of cards."""
-    totals: dict[tuple[str, str], tuple[int, ResourceUsage]] = {}
+    nodes_by_model: dict[str, list[NodeUsage]] = {}
     for node in usage.nodes:
-        for used in node.resources:
-            key = node.model or _NONE, used.resource
-            count, known = totals.get(key, (0, None))
-            totals[key] = count + 1, used if known is None else known + used
+        nodes_by_model.setdefault(node.model or _NONE, []).append(node)
     header = ("MODEL", "NODES", "RESOURCE", SHARE, "FREE", "STRANDED", "OVERCOMMITTED")
-    return Table(
-        header,
-        [
-            (model, str(count), used.resource, *_amounts(used), _overcommitted(used))
-            for (model, _), (count, used) in sorted(totals.items())
-        ],
-    )
+    rows: list[tuple[Cell, ...]] = []
+    for model, nodes in sorted(nodes_by_model.items()):
+        count = Counter(used.resource for node in nodes for used in node.resources)
+        rows += [
+            (model, str(count[used.resource]), used.resource, *_amounts(used), _overcommitted(used))
+            for used in Usage(tuple(nodes), ()).totals()
+        ]
+    return Table(header, rows)
 
 
 def namespaces_table(usage: Usage) -> Table:

@@ -21,6 +21,7 @@ from cluster.source.objects import (
 from rules.base.json_values import as_object, as_text
 
 _IN_MEMORY = 16 << 20  # bytes of the objects; more is in a temporary file
+_UNKNOWN = -1  # a position in the file
 
 
 class ObjectStore:
@@ -123,8 +124,10 @@ class ObjectStore:
         start, end = self._ends[number], self._ends[number + 1]
         with self._lock:
             self._seek(start)
+            self._position = _UNKNOWN  # if the file cannot be read
+            content = self._file.read(end - start)
             self._position = end
-            return self._file.read(end - start)
+            return content
 
     def _seek(self, position: int) -> None:
         if self._position != position:

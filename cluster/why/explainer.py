@@ -207,10 +207,15 @@ class Explainer:
             for pods in self._kueue.pod_sets(raw):
                 one = self.explain_workload(Workload(pods.pod, pods.pods))
                 if is_admitted(raw):
-                    # Its pods may be what fills the nodes.
+                    # Its pods may be what fills the nodes and the quotas.
                     doubt = "where its pods are: ask for one by its name, or for all that wait"
                     one = one._replace(
-                        groups=(), fitting=(), placed=None, unchecked=(doubt,), is_admitted=True
+                        hurdles=(),
+                        groups=(),
+                        fitting=(),
+                        placed=None,
+                        unchecked=(doubt,),
+                        is_admitted=True,
                     )
                 hurdles = (*self._kueue.hurdles(raw), *one.hurdles)
                 found.append(one._replace(hurdles=hurdles))

@@ -1,8 +1,9 @@
-"""The mounts of a pod: paths of the node, device files, and memory."""
+"""The mounts of a pod: paths of the node, device files, and memory; and devices in annotations."""
 
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text
@@ -13,6 +14,7 @@ from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
 from rules.profile.platforms.makers import DEVICE_FILE_PATTERN, NVIDIA_DEVICE
 from rules.profile.platforms.node_paths import in_run
+from rules.profile.profile import Profile
 
 # Characters of the longest path that a kernel accepts (limits.h, PATH_MAX).
 MAX_PATH_CHARACTERS = 4096
@@ -208,3 +210,56 @@ def shared_memory_mount(container: Container) -> Mapping[str, Any] | None:
 
 def _normalized(path: str) -> str:
     return posixpath.normpath("/" + path.lstrip("/"))
+
+
+# Annotations by which plugins of the container runtime give devices to containers.
+# `/` or `.` and a container's name may follow.
+INJECTOR_DOMAINS = (
+    *("devices.gke.io", "devices.nri.io", "cdi-devices.nri.io", "mounts.nri.io"),
+    *("devices.noderesource.dev", "cdi-devices.noderesource.dev", "mounts.noderesource.dev"),
+    *("io.kubernetes.cri-o.Devices", "devices.crio.io"),
+)
+_MAX_CHARACTERS = 4096
+# Without these characters, every path and number of a YAML text stands in it as it is.
+_UNREADABLE_PATTERN = r"[\\&*!|>%]"
+_SEPARATORS_PATTERN = r"[\s\"'\[\]{},]+"
+_DECIMAL_PATTERN = r"0|[1-9][0-9]{0,8}"
+
+
+def is_plain_list(value: str) -> bool:
+    """Return whether `names_of_gpus` can read the value of an annotation."""
+    return len(value) <= _MAX_CHARACTERS and not re.search(_UNREADABLE_PATTERN, value)
+
+
+def names_of_gpus(value: str, profile: Profile, *, with_helpers: bool) -> Iterator[str]:
+    """Yield what the value of an annotation of INJECTOR_DOMAINS names that gives access to a GPU.
+
+    `with_helpers`: also the files that belong to all cards.
+    """
+    words = [word.lstrip(":-?") for word in re.split(_SEPARATORS_PATTERN, value)]
+    words = [word for word in words if word]
+    for word, following in pairwise((*words, "")):
+        if word.lower().rstrip(":") == "major" and _is_gpu_number(following):
+            yield f"major: {following}"
+        elif "=" in word and _is_gpu_class(word.partition("=")[0], profile):
+            yield word
+        elif "/" in word:
+            # CRI-O's form is source:destination:permissions.
+            paths = (clean_path(word), clean_path(word.partition(":")[0]))
+            if any(_shows_gpus(path, with_helpers=with_helpers) for path in paths):
+                yield word
+
+
+def _shows_gpus(path: str, *, with_helpers: bool) -> bool:
+    if path in FOLDERS_ABOVE_DEVICES or path.startswith(DEVICE_LIST_PATH):
+        return True
+    return is_gpu_file(path) and (with_helpers or not is_helper_device_file(path))
+
+
+def _is_gpu_number(number: str) -> bool:
+    return re.fullmatch(_DECIMAL_PATTERN, number) is None or int(number) in GPU_MAJOR_NUMBERS
+
+
+def _is_gpu_class(device_class: str, profile: Profile) -> bool:
+    vendor = device_class.partition("/")[0]
+    return vendor.endswith("nvidia.com") or profile.resource(device_class) is not None

@@ -273,7 +273,8 @@ def _limits_of_flavor(flavor: Mapping[str, Any], *, may_borrow: bool) -> Mapping
     """
     found: dict[str, int] = {}
     for _, quota in as_objects(flavor.get("resources")):
-        borrowed = quota.get("borrowingLimit", "any") if may_borrow else 0
+        limit = quota.get("borrowingLimit")  # null is no limit, and no 0
+        borrowed = ("any" if limit is None else limit) if may_borrow else 0
         amounts = [quota.get("nominalQuota", "unknown"), borrowed]
         known = [amount for each in amounts if isinstance(amount := parse(each), Quantity)]
         if len(known) == len(amounts):
@@ -334,6 +335,8 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     (_VOLCANO_GROUP, "Queue"): _RecordReader(Queue, _volcano_queue, is_namespaced=False),
 }
 
+_KINDS_WITH_KEYS = (ConfigMap, Namespace, Secret)
+
 
 class InventoryBuilder:
     """Collects the records of objects, up to MAX_OBJECTS and MAX_CHARACTERS_IN_NAMESPACE.
@@ -376,13 +379,26 @@ class InventoryBuilder:
         reader = _READER_BY_KIND.get((group, kind))
         if reader is None or not name:
             return
-        home = namespace if reader.is_namespaced else ""
-        records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         record = reader.read(raw, self._variables)
         if isinstance(record, Namespace):
             record = self._with_kept_labels(record)
         if isinstance(record, ResourceFlavor) and record.topology:
             self._flavor_nodes.add_flavor(name, as_object(raw.get("spec")))
+        self._keep(reader, namespace, name, record)
+
+    def add_patched(self, kind: str, group: str, namespace: str, name: str) -> None:
+        """Make an object unknown that a patch changes, as of kustomize.
+
+        Not those of which a patch adds a key to others, which mostly stay as they are.
+        """
+        reader = _READER_BY_KIND.get((group, kind))
+        if reader is not None and name and reader.kind not in _KINDS_WITH_KEYS:
+            self._keep(reader, namespace, name, None)
+
+    def _keep(self, reader: _RecordReader, namespace: str, name: str, record: Any) -> None:
+        """Keep `record`; if others of the object differ from it, it is unknown, which is None."""
+        home = namespace if reader.is_namespaced else ""
+        records = self._records.setdefault(reader.kind, {}).setdefault(home, {})
         if name in records:
             if records[name] != record:
                 records[name] = None

@@ -1,5 +1,8 @@
 """Find the objects that other objects refer to, and add them to an inventory."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from rules.base.json_values import Json, as_object, as_objects, as_text, find_value
 from rules.base.traits import LEGACY_VARIABLES
 from rules.inventory.builder import MIG_CONFIGS, InventoryBuilder, VariableNames
@@ -44,11 +47,27 @@ def add_objects(
 
     `namespace` is where objects go that name none; if that is not known, `unnamed` stands for it.
     """
+    for raw, place in _objects_and_places(manifest, namespace, unnamed):
+        builder.add(*place, raw)
+
+
+def add_patched_objects(
+    builder: InventoryBuilder, manifest: Json, namespace: str | None, unnamed: str = ""
+) -> None:
+    """Make the objects unknown that `manifest` is a patch of; see `add_objects`."""
+    for _, place in _objects_and_places(manifest, namespace, unnamed):
+        builder.add_patched(*place)
+
+
+def _objects_and_places(
+    manifest: Json, namespace: str | None, unnamed: str
+) -> Iterator[tuple[Mapping[str, Any], tuple[str, str, str, str]]]:
+    """Yield each object, and its kind, group, namespace and name."""
     for raw, _ in flatten_lists(as_object(manifest), ()):
         kind, group = as_text(raw.get("kind")), group_of(raw)
         ref = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
         name = as_text(as_object(raw.get("metadata")).get("name"))
-        builder.add(kind, group, ref.namespace or unnamed, name, raw)
+        yield raw, (kind, group, ref.namespace or unnamed, name)
 
 
 def add_mig_configurations(builder: InventoryBuilder, manifest: Json) -> None:

@@ -12,18 +12,14 @@ import pytest
 from policies.loading import default_policy
 from policies.profiles import built_in_profiles
 from rules.base.traits import PROGRAM_WORDS, SAMPLE_IMAGES
-from rules.catalog.bypass import (
-    cdi_annotation,
-    device_injector_annotation,
-    mig_admin_env,
-    nri_cdi_annotation,
-)
+from rules.catalog.bypass import cdi_annotation, mig_admin_env, nri_cdi_annotation
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS
 from rules.gpu.commands import EXEC_PATHS
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
+from rules.gpu.volumes import INJECTOR_DOMAINS
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE, names_other_accelerator
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.context import Context
@@ -120,7 +116,7 @@ def programs() -> Iterator[tuple[str, Any]]:
 def keys() -> Iterator[tuple[str, Any]]:
     annotations = [f"{cdi_annotation.CDI_PREFIX}x", nri_cdi_annotation.DOMAIN]
     annotations += [nri_cdi_annotation.FOR_POD, f"{nri_cdi_annotation.FOR_CONTAINER}main"]
-    annotations += device_injector_annotation.DOMAINS
+    annotations += INJECTOR_DOMAINS
     annotations += [pattern.replace("*", "x") for pattern in ALLOCATION_ANNOTATIONS]
     for raw in built_in_profiles().values():
         for fact in (*raw.get("fractions", ()), *raw.get("schedulers", ())):

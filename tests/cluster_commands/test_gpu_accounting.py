@@ -428,6 +428,9 @@ def test_what_is_free_on_one_card_is_no_sum() -> None:
     other = node("m", {MEMORY: 40, "aliyun.com/gpu-count": 2})
     (both,) = counted([full, other], [*users, given_by_ack("q", 0, 9, "m")]).totals()
     assert (both.free, both.free_on_card) == (32 + 31, 20)
+    uncounted = node("m", {MEMORY: 80})
+    (both,) = counted([full, uncounted], users).totals()
+    assert (both.free, both.free_on_card) == (32 + 80, None)
     nowhere = counted([full], [*users, pod("r", {MEMORY: 1}, on="n")])
     assert only(nowhere, MEMORY).free_on_card is None
     cordoned = {**full, "spec": {"unschedulable": True}}
@@ -440,8 +443,18 @@ def test_kai_gives_no_more_than_a_card_of_those_that_it_divides() -> None:
         pod(name, on="n", annotations={"gpu-fraction": part}, labels={"runai-gpu-group": name})
         for name, part in (("a", "0.7"), ("b", "0.6"))
     ]
-    used = only(counted([node("n", {GPU: 8})], parts), "gpu-fraction")
-    assert (used.free, used.free_on_card) == (Decimal("0.7"), Decimal("0.4"))
+    # KAI reserves each card that it divides by a pod.
+    parts += [pod(f"reservation-{name}", {GPU: 1}, on="n") for name in ("a", "b")]
+    usage = counted([node("n", {GPU: 2})], parts)
+    (total,) = (used for used in usage.totals() if used.resource == "gpu-fraction")
+    for used in (only(usage, "gpu-fraction"), total):
+        assert (used.free, used.free_on_card) == (Decimal("0.7"), Decimal("0.4"))
+    # KAI may divide an idle card next.
+    idle = counted([node("n", {GPU: 3})], parts)
+    assert only(idle, "gpu-fraction").free_on_card is None
+    usage = counted([node("n", {GPU: 2}), node("m", {GPU: 1})], parts)
+    (total,) = (used for used in usage.totals() if used.resource == "gpu-fraction")
+    assert total.free_on_card is None
 
 
 def test_memory_that_hami_gives_of_each_card_is_counted_for_all() -> None:

@@ -476,3 +476,23 @@ def test_the_store_gives_back_what_was_put_whatever_is_in_it() -> None:
         deep = [deep]
     with pytest.raises(SourceError, match="nested too deeply"):
         store.put({**pod_of(3), "spec": deep})
+
+
+def test_a_read_that_fails_changes_no_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.source.store._IN_MEMORY", 1)
+    store = ObjectStore()
+    pods = [{"kind": "Pod", **make_pod(number)} for number in (1, 2)]
+    for raw in pods:
+        store.put(raw)
+    file = store._file  # noqa: SLF001  # no disk that fails is at hand
+    read = file.read
+
+    def fail(size: int) -> bytes:
+        read(size // 2)
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(file, "read", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        next(store.list(PODS))
+    monkeypatch.setattr(file, "read", read)
+    assert [*store.list(PODS)] == pods

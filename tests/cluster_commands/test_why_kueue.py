@@ -235,6 +235,26 @@ def test_pods_that_kueue_has_admitted_exist_and_are_not_looked_for_again(why: As
     assert "nodes" not in out
 
 
+def test_no_quota_refuses_what_kueue_has_admitted(why: Asked) -> None:
+    """Its own pods may be what fills the quota."""
+    hard = {f"requests.{GPU}": "8"}
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "team", "namespace": "ml"},
+        "spec": {"hard": hard},
+        "status": {"hard": hard, "used": hard},
+    }
+    waiting = workload(condition("QuotaReserved", "False", UNUSED))
+    status, out = why(*NODES, quota, waiting, name="workload/job-train")
+    assert (status, "team" in out) == (CANNOT, True)
+    admitted = workload(condition("Admitted", "True"))
+    status, out = why(*NODES, quota, admitted, name="workload/job-train")
+    assert status == NOT_KNOWN
+    assert "Kueue has admitted it: its pods exist, or are being made" in out
+    assert "team" not in out
+
+
 def test_what_has_ended_is_not_called_possible(why: Asked) -> None:
     done = workload(condition("Finished", "True", "Job finished"), of=owner("JobSet"))
     status, out = why(*NODES, done, name="jobset/train")

@@ -249,6 +249,7 @@ spec:
     securityContext: {privileged: true}
     env: {VARIABLE: VALUE}
 """
+CRIO = "podAnnotations: {io.kubernetes.cri-o.Devices: "
 # Parts of what a chart makes have any form, also that of an object without a kind.
 INJECTED = """\
 metadata:
@@ -284,6 +285,10 @@ env:
         ("nodes.yaml", INJECTED.replace("KEY", "mounts.nri.io/container.main"), [5]),
         ("nodes.yaml", INJECTED.replace("KEY", "io.kubernetes.cri-o.Devices"), [5]),
         ("nodes.yaml", INJECTED.replace("KEY", "example.com/devices"), []),
+        ("values.yaml", CRIO + "'/dev/fuse,/dev/kvm:/dev/kvm:rw'}\n", []),
+        ("values.yaml", CRIO + "'/dev/fuse,/dev/nvidiactl:/dev/nvidiactl:rw'}\n", [1]),
+        ("values.yaml", "podAnnotations: {cdi-devices.nri.io: '[nvidia.com/gpu=0]'}\n", [1]),
+        ("values.yaml", "podAnnotations: {cdi-devices.nri.io: '[example.com/nic=0]'}\n", []),
         ("workflow.yaml", WORKFLOW, [5]),
         ("template.yaml", PATCHED_TEMPLATE, [8]),
         ("spark.yaml", SPARK, [6]),

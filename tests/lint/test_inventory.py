@@ -121,6 +121,53 @@ def test_a_patch_tells_nothing(command: LintCommand) -> None:
     assert RULE not in command.json(".").found
 
 
+QUEUES = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: research}
+spec:
+  resourceGroups:
+  - coveredResources: [nvidia.com/gpu]
+    flavors: [{name: a, resources: [{name: nvidia.com/gpu, nominalQuota: QUOTA}]}]
+"""
+QUEUED = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: team, namespace: ml}
+spec: {clusterQueue: research}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: train, namespace: ml, labels: {kueue.x-k8s.io/queue-name: team}}
+spec:
+  containers:
+  - name: main
+    image: example.com/train:1
+    resources: {limits: {nvidia.com/gpu: 8}}
+"""
+
+
+@pytest.mark.parametrize("folder", ["a-first", "overlay"])
+def test_an_object_that_a_patch_changes_is_unknown(command: LintCommand, folder: str) -> None:
+    command.write("base/queue.yaml", QUEUES.replace("QUOTA", "2"))
+    command.write("base/train.yaml", QUEUED)
+    command.write(f"{folder}/queue.yaml", QUEUES.replace("QUOTA", "16"))
+    assert "quota-exceeded" in command.json("base").found
+    command.write(
+        f"{folder}/kustomization.yaml", "resources: [../base]\npatches: [{path: queue.yaml}]\n"
+    )
+    assert "quota-exceeded" not in command.json(".").found
+
+
+def test_a_patch_hides_no_variable_of_a_config_map(command: LintCommand) -> None:
+    command.write("pod.yaml", POD % IN_TEAM)
+    command.write("settings.yaml", SETTINGS % IN_TEAM)
+    part = (SETTINGS % IN_TEAM).replace("NVIDIA_VISIBLE_DEVICES: all", "LEVEL: info")
+    command.write("overlay/part.yaml", part)
+    command.write("overlay/kustomization.yaml", "patches: [{path: part.yaml}]\n")
+    assert RULE in command.json(".").found
+
+
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_processes_share_the_inventory(command: LintCommand, jobs: str) -> None:
     for number in range(300):

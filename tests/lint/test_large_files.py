@@ -118,6 +118,30 @@ REFUSED = {
         "the key 'items' is here twice",
     ),
     "a torn List": (json.dumps({**LIST, "items": DATA})[:-40], "an item that is no JSON"),
+    "items without a comma": (
+        json.dumps({**LIST, "items": DATA}).replace("}, {", "} {"),
+        "no comma after an item",
+    ),
+    "an item and a stray comma": (
+        json.dumps({**LIST, "items": DATA}).replace("}, {", "},, {"),
+        "an item that is no JSON",
+    ),
+    "a comma after the last item": (
+        json.dumps({**LIST, "items": DATA})[:-2] + " ,\n]}",
+        "a comma after the last item",
+    ),
+    "a comma before the first item": (
+        json.dumps({**LIST, "items": DATA}).replace("[", "[,", 1),
+        "while parsing a flow node",
+    ),
+    "members without a comma": (
+        json.dumps({**LIST, "items": DATA})[:-1] + ' "metadata": {}}',
+        "too much text after the items of a List, or no JSON",
+    ),
+    "a comma after the last member": (
+        json.dumps({**LIST, "items": DATA})[:-1] + ",}",
+        "too much text after the items of a List, or no JSON",
+    ),
     "text behind": (f"{HEAD}{items(0)}]\n", "this is no List"),
     "no UTF-8": (f"{HEAD}{items(0)}- \udcff\n", "not UTF-8"),
 }

@@ -39,51 +39,30 @@ References
 - cri-o/cri-o, `pkg/annotations/v2`
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.quantity import Quantity
 from rules.base.traits import GPU_METADATA_KEY
 from rules.gpu.devices import Device, devices, pod_requests_gpu, requests_share
 from rules.gpu.visibility import REQUEST_IN_LIMITS_ADVICE
-from rules.gpu.volumes import (
-    DEVICE_LIST_PATH,
-    FOLDERS_ABOVE_DEVICES,
-    GPU_MAJOR_NUMBERS,
-    clean_path,
-    is_gpu_file,
-    is_helper_device_file,
-)
+from rules.gpu.volumes import INJECTOR_DOMAINS, is_plain_list, names_of_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
-
-# `/` or `.` and a container's name may follow.
-DOMAINS = (
-    *("devices.gke.io", "devices.nri.io", "cdi-devices.nri.io", "mounts.nri.io"),
-    *("devices.noderesource.dev", "cdi-devices.noderesource.dev", "mounts.noderesource.dev"),
-    *("io.kubernetes.cri-o.Devices", "devices.crio.io"),
-)
-MAX_CHARACTERS = 4096
-# Without these characters, every path and number of a YAML text stands in it as it is.
-UNREADABLE_PATTERN = r"[\\&*!|>%]"
-SEPARATORS_PATTERN = r"[\s\"'\[\]{},]+"
-DECIMAL_PATTERN = r"0|[1-9][0-9]{0,8}"
 
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each annotation that names a GPU which the pod may not hold."""
-    keys = [key for key in pod.annotations if key.startswith(DOMAINS)]
+    keys = [key for key in pod.annotations if key.startswith(INJECTOR_DOMAINS)]
     if not keys or _least_whole_gpus(pod) >= context.options["node_devices"]:
         return
+    with_helpers = not pod_requests_gpu(pod)
     for key in keys:
         value = as_text(pod.annotations[key])
-        if len(value) > MAX_CHARACTERS or re.search(UNREADABLE_PATTERN, value):
+        if not is_plain_list(value):
             yield _finding(
                 pod, key, "for devices in a way that gpuward does not read", _PLAIN_LIST_ADVICE
             )
-        elif name := next(_names_of_gpus(value, pod), None):
+        elif name := next(names_of_gpus(value, pod.profile, with_helpers=with_helpers), None):
             what = f"for {display(name)}, and with it for a GPU that the scheduler has not counted"
             yield _finding(pod, key, what, _REMOVE_ADVICE)
 
@@ -110,39 +89,6 @@ def _least_whole_gpus(pod: Pod) -> int:
 def _is_whole(device: Device, container: Container) -> bool:
     whole = device.resource.sharing == "whole" and device.resource.unit == "device"
     return whole and device.is_plain_count and not requests_share(container)
-
-
-def _names_of_gpus(value: str, pod: Pod) -> Iterator[str]:
-    """Yield what `value` names that gives access to a GPU."""
-    words = [word.lstrip(":-?") for word in re.split(SEPARATORS_PATTERN, value)]
-    words = [word for word in words if word]
-    for word, following in pairwise((*words, "")):
-        if word.lower().rstrip(":") == "major" and _is_gpu_number(following):
-            yield f"major: {following}"
-        elif "=" in word and _is_gpu_class(word.partition("=")[0], pod):
-            yield word
-        elif "/" in word:
-            # CRI-O's form is source:destination:permissions.
-            paths = (clean_path(word), clean_path(word.partition(":")[0]))
-            if any(_shows_all_gpus(path) or _is_gpu_of_others(path, pod) for path in paths):
-                yield word
-
-
-def _shows_all_gpus(path: str) -> bool:
-    return path in FOLDERS_ABOVE_DEVICES or path.startswith(DEVICE_LIST_PATH)
-
-
-def _is_gpu_of_others(path: str, pod: Pod) -> bool:
-    return is_gpu_file(path) and not (is_helper_device_file(path) and pod_requests_gpu(pod))
-
-
-def _is_gpu_number(number: str) -> bool:
-    return re.fullmatch(DECIMAL_PATTERN, number) is None or int(number) in GPU_MAJOR_NUMBERS
-
-
-def _is_gpu_class(device_class: str, pod: Pod) -> bool:
-    vendor = device_class.partition("/")[0]
-    return vendor.endswith("nvidia.com") or pod.profile.resource(device_class) is not None
 
 
 def _finding(pod: Pod, key: str, what: str, advice: str) -> Finding:

@@ -42,7 +42,10 @@ It needs `fix: true` in the policy
 - in a pod whose GPUs are all those of other makers, such as AMD and Intel, which do not read the
   variable. The device classes of a claim count if the claim or its template is known. The name of
   an image does not count, because a claim for any device may stand beside any image;
-- in a workload that a patch of a kustomization, among the manifests of the same run, gives a GPU;
+- in a workload that a patch of a kustomization gives a GPU, if the patch is a file among the
+  manifests of the same run and names the kind and the name of the workload. JSON patches, and
+  patches that are written in the kustomization, are not read: lint with `--render`, or name the
+  workload's GPU in its own manifest;
 - in a custom resource or a PodTemplate, whose users may add the GPU;
 - in a DaemonSet's pod that is reported only because it selects GPU nodes or uses a GPU runtime
   class, because such a pod may be an agent that needs to see every GPU;
