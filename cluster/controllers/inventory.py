@@ -119,7 +119,7 @@ def list_inventory(
 def _namespace_labels(policy: Policy) -> frozenset[str]:
     """The keys of the labels of namespaces that rules read.
 
-    No others are kept: whoever may write a namespace can give it any number of them.
+    No others are kept: a user who may write a namespace can give it any number of them.
     """
     options = [active.options.get("labels", ()) for active in policy.rule_set().rules]
     wanted = (label.partition("=")[0] for labels in options for label in labels)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.caching import cached_property
 from rules.base.json_values import Json, Path, as_object, as_objects
-from rules.base.traits import satisfies
+from rules.base.traits import EVERY_POD, satisfies
 from rules.engine.bounds import (
     STEPS_OF_A_POD,
     StepLimit,
@@ -224,7 +224,8 @@ class Evaluation:
         self._rule_set = rule_set
         self._request_context = context
         self._suppress = suppress
-        self._common_traits = rule_set.profile_traits | inventory_traits(context.inventory)
+        self._common_traits = EVERY_POD | rule_set.profile_traits
+        self._common_traits |= inventory_traits(context.inventory)
         if context.old_metadata is not None:
             self._common_traits |= old_metadata_traits(context.old_metadata)
         self._start(manifest)

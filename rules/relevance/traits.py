@@ -8,7 +8,6 @@ from rules.base.traits import (
     CLAIM_OBJECT,
     DEVICE_CLASS,
     EPHEMERAL_CONTAINER,
-    EVERY_POD,
     GPU,
     GPU_WORKLOAD,
     HOST_PATH,
@@ -173,8 +172,7 @@ def _inventory_traits(inventory: Inventory, _argument: None) -> int:
 
 def profile_traits(profile: Profile) -> int:
     """Return the traits of every subject that is evaluated with `profile`."""
-    traits = EVERY_POD
-    traits |= PROFILE_SCHEDULERS if profile.schedulers else 0
+    traits = PROFILE_SCHEDULERS if profile.schedulers else 0
     if any(affinity.enforce for affinity in profile.affinities):
         traits |= PROFILE_ENFORCED_LABELS
     return traits

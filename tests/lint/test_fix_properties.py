@@ -29,6 +29,8 @@ from webhook.registration import ROUTES
 
 # Files without an image, which are parts of objects. API servers send none without an image.
 PATCHES = ("affinity-default/clean-patch", "toleration-default/clean-patch")
+# A pod that was read from a cluster runs already: only one that is created anew is changed.
+RUNNING = ("gpu-node-without-request/running",)
 
 
 def fixed(source: Source, policy: Policy, context: Context) -> tuple[str, Results]:
@@ -80,7 +82,7 @@ def test_admission_has_nothing_to_add_to_a_fixed_file(case: Case) -> None:
     source = Source("case.yaml", case.file.read_text(encoding="utf-8"))
     text, results = fixed(source, case.policy, case.context)
     assert results.not_fixed == []
-    if case.name in PATCHES:
+    if case.name in (*PATCHES, *RUNNING):
         return
     manifest = {"apiVersion": "v1", **manifest_of(text)}
     own_namespace = manifest.get("metadata", {}).get("namespace", "default")

@@ -550,7 +550,9 @@ def test_a_daemon_set_makes_no_pods_for_nodes_that_pods_without_a_gpu_are_kept_o
         "kind": "ReplicaSet",
         "metadata": {**new["metadata"], "ownerReferences": [owner]},
     }
-    assert not fixing.mutate(made).operations
+    controller = "system:serviceaccount:kube-system:deployment-controller"
+    assert not fixing.mutate(made, user=controller).operations
+    assert fixing.mutate(made, user="alice").operations, "any user may write an owner"
 
 
 def test_an_update_may_not_add_a_toleration_of_gpu_nodes() -> None:
