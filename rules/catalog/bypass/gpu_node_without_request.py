@@ -57,6 +57,7 @@ References
 - https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -142,11 +143,10 @@ def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
 
 def _findings_of_new_tolerations(pod: Pod, context: Context) -> Findings:
     """Yield the tolerations that an update adds; it may add them while no node is chosen."""
-    before = [
-        toleration for _, toleration in as_objects((context.old_spec or {}).get("tolerations"))
-    ]
+    old = as_objects((context.old_spec or {}).get("tolerations"))
+    before = {json.dumps(toleration, sort_keys=True) for _, toleration in old}
     for index, toleration in wide_tolerations(pod):
-        if toleration not in before:
+        if json.dumps(toleration, sort_keys=True) not in before:
             key = as_text(toleration.get("key"))
             taint = _one_taint(display(key)) if key else _EVERY_TAINT
             yield Finding(
