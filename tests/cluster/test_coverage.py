@@ -108,20 +108,32 @@ def test_pods_kept_off_gpu_nodes(plane: ControlPlane, exclusion: str, bypass: By
     assert exclusion_outcome(plane, exclusion, bypass) == bypass.cell("exclusion")
 
 
+@pytest.fixture
+def only_gpu_nodes(plane: ControlPlane, exclusion: str) -> Iterator[dict[str, str]]:
+    """A label of a node with GPUs, which no other node has."""
+    selector = {"exclusion-test": exclusion}
+    name = f"{exclusion}-gpus"
+    plane.gpu_node(name, labels={"nvidia.com/gpu.present": "true", **selector}, taint=False)
+    yield selector
+    plane.kubectl("delete", "pods", "--all", "-n", exclusion, "--force")
+    plane.request("DELETE", f"/api/v1/nodes/{name}")
+
+
 @WITH_RUNTIME_CLASSES
 def test_the_scheduler_never_places_a_pod_that_is_kept_off_on_a_gpu_node(
-    plane: ControlPlane, exclusion: str
+    plane: ControlPlane, exclusion: str, only_gpu_nodes: dict[str, str]
 ) -> None:
-    node = f"{exclusion}-gpus"
-    labels = {"nvidia.com/gpu.present": "true", "exclusion-test": exclusion}
-    plane.gpu_node(node, labels=labels, taint=False)
     names = set()
     for number, bypass in enumerate(bypasses()):
         pod = {"apiVersion": "v1", "kind": "Pod", **bypass.pod}
-        if bypass.cell("exclusion") != "kept off" or pod["spec"].get("nodeName"):
-            continue  # of one with nodeName the kubelet decides: tests/real_node/test_ways.py
+        if bypass.cell("exclusion") != "kept off":
+            continue
+        # Of a pod with nodeName the kubelet decides (tests/real_node/test_ways.py), and one whose
+        # owner does not exist is deleted.
+        if pod["spec"].get("nodeName") or pod["metadata"]["ownerReferences"]:
+            continue
         pod["metadata"]["name"] = f"kept-off-{number}"
-        pod["spec"]["nodeSelector"] = {"exclusion-test": exclusion}
+        pod["spec"]["nodeSelector"] = only_gpu_nodes
         assert create(plane, exclusion, pod, user=bypass.user).status == 201, bypass.name
         names.add(pod["metadata"]["name"])
     assert len(names) >= 30
@@ -136,8 +148,6 @@ def test_the_scheduler_never_places_a_pod_that_is_kept_off_on_a_gpu_node(
         }
 
     eventually(lambda: unschedulable() == names, what="the scheduler finds no node for any")
-    plane.kubectl("delete", "pods", "--all", "-n", exclusion, "--force")
-    plane.request("DELETE", f"/api/v1/nodes/{node}")
 
 
 @pytest.mark.parametrize("profile", profiles())
