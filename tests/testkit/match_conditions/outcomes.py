@@ -19,6 +19,7 @@ from tests.testkit.cases import TODAY, cases, without_needs
 from tests.testkit.control_plane.client import Response
 from tests.testkit.dry_runs import UNREADABLE, DryRuns
 from tests.testkit.match_conditions.recorder import Recorder
+from webhook.match_conditions import is_about_every_pod
 
 IDENTITY_FIELDS = ("creationTimestamp", "managedFields", "name", "namespace", "uid")
 
@@ -93,8 +94,15 @@ def custom_profiles() -> Iterator[tuple[Profile, list[Any]]]:
 
 
 def _every_rule(profile: Profile) -> RuleSet:
-    """Every rule with action deny, run on every pod."""
-    settings = {rule.name: RuleSettings(action=Action.DENY) for rule in CATALOG}
+    """Every rule with action deny, run on every pod.
+
+    But for those about every pod: where one is on, there is no condition.
+    """
+    settings = {
+        rule.name: RuleSettings(action=Action.DENY)
+        for rule in CATALOG
+        if not is_about_every_pod(rule)
+    }
     return without_needs(Policy(profile=profile, rules=settings).rule_set())
 
 
