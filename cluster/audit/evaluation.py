@@ -233,7 +233,7 @@ def _field(raw: Object, path: Path) -> str:
 _ByNamespace: TypeAlias = Mapping[str, Counter[str]]
 
 _BYPASS = "bypass"  # the family of rules about ways to GPUs
-_BY_ITS_PLACE = "gpu-node-without-request"  # of them, one about where a pod runs
+_RULE_ABOUT_NODES = "gpu-node-without-request"  # of them, one about where a pod runs
 _PRIVILEGED = "privileged-gpu"  # a rule
 _MAX_REMARKS = 20  # of a kind: namespaces
 
@@ -307,7 +307,7 @@ class PodRemarks:
         node = as_text(as_object(raw.get("spec")).get("nodeName"))
         if nodes is not None and node not in nodes:
             return
-        if any(RULE_BY_NAME[r].family == _BYPASS and r != _BY_ITS_PLACE for r in rules):
+        if any(RULE_BY_NAME[r].family == _BYPASS and r != _RULE_ABOUT_NODES for r in rules):
             if not self._requests_gpu(raw):
                 self._unrequested.add(namespace, self._owner(evaluated), node)
         elif (

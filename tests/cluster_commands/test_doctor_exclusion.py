@@ -44,3 +44,10 @@ def test_a_label_that_every_node_has() -> None:
         State.WRONG,
         "each of 2 nodes has the label nvidia.com/gpu.present=true",
     )
+
+
+def test_nothing_is_certain_where_nothing_was_seen() -> None:
+    (row,) = found(node("n1", {}))
+    assert row.state is State.NOT_KNOWN
+    (row,) = rows(node("n1", {}), policy=ON, forbidden=("pods",))["labels of GPU nodes"]
+    assert row.state is State.NOT_KNOWN

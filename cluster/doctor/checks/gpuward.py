@@ -20,6 +20,7 @@ from cluster.source.objects import (
     MUTATING,
     NAMESPACES,
     NODES,
+    PODS,
     SERVICES,
     VALIDATING,
     Object,
@@ -245,6 +246,9 @@ def check_exclusion(facts: DoctorFacts) -> Iterator[Row]:
     if row := why_missing(facts, _EXCLUSION, NODES):
         yield row
         return
+    if facts.usage is None and (row := why_missing(facts, _EXCLUSION, PODS)):
+        yield row  # what nodes offer is counted together with what pods hold
+        return
     labels = labels_of_gpu_nodes(facts.policy.profile, active.options["nodes"])
     nodes = dict(by_name(facts.objects(NODES)))
     excluded = {name for name, node in nodes.items() if is_gpu_node(_labels_of(node), labels)}
@@ -263,6 +267,9 @@ def check_exclusion(facts: DoctorFacts) -> Iterator[Row]:
         message = f"each of {many(len(nodes), 'node')} has the label {known}"
         remedy = "pods without a GPU have no node: name a label that GPU nodes alone have"
         yield wrong(_EXCLUSION, "the policy", message, remedy)
+    elif not excluded and not is_open:
+        message = f"no node has the label {known}, and none offers GPUs"
+        yield not_known(_EXCLUSION, "the policy", message, "ask again when there are GPU nodes")
     elif not is_open:
         yield ok(_EXCLUSION, "the policy", f"all GPU nodes have the label {known}")
 

@@ -43,8 +43,8 @@ not fixed makes pods for GPU nodes too, which stay Pending: with `workloads: fix
 template of a new one is fixed, and later updates keep that.
 
 The label must be on a GPU node when it joins the cluster. `nvidia.com/gpu.present` comes later,
-with NVIDIA's GPU feature discovery: until then the taint alone keeps pods away. Clouds set their
-labels at once.
+with NVIDIA's GPU feature discovery: until then the taint alone keeps pods away. Choose a label of
+the node pool, with which its nodes join.
 
 Options
 -------
