@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from policies.loading import default_policy, load_policy
+from policies.policy import Policy
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.in_process.bounds import MAX_COUNTS
@@ -73,9 +74,31 @@ FUNCTIONS = frozenset(
 )
 
 
-def test_expressions_call_functions_that_there_are() -> None:
+def opt_in_policy() -> Policy:
+    """A policy that turns on the rules that are off by default, with what they need."""
+    return load_policy(
+        """
+        apiVersion: gpuward.io/v1
+        kind: Policy
+        profiles: [nvidia, amd, intel]
+        rules:
+          gpu-node-without-request: {action: deny, options: {nodes: [zone=a, example.com/pool]}}
+          gpu-namespace: {action: deny, options: {namespaces: [team-*], labels: [team=ml]}}
+          gpu-share-namespace: {action: deny, options: {namespaces: [team-*], labels: [team=ml]}}
+        """,
+        "a test",
+    )
+
+
+POLICIES = pytest.mark.parametrize(
+    "policy", [default_policy(), opt_in_policy()], ids=["default", "opt-in"]
+)
+
+
+@POLICIES
+def test_expressions_call_functions_that_there_are(policy: Policy) -> None:
     """An expression takes any name for that of a method; only an API server notices."""
-    policy, options = default_policy(), ExportOptions()
+    options = ExportOptions()
     texts = {
         variable["expression"]
         for made in (*policy_objects(policy, options), *fix_objects(policy, options))
@@ -85,9 +108,10 @@ def test_expressions_call_functions_that_there_are() -> None:
     assert called - FUNCTIONS == set()
 
 
-def test_expressions_name_members_that_containers_and_variables_have() -> None:
+@POLICIES
+def test_expressions_name_members_that_containers_and_variables_have(policy: Policy) -> None:
     """`c` is a container and `v` one of its variables wherever they have a member."""
-    policy, options = default_policy(), ExportOptions()
+    options = ExportOptions()
     made = [*policy_objects(policy, options), *fix_objects(policy, options)]
     listed = [variable for each in made for variable in each["spec"].get("variables", ())]
     variables = {variable["name"]: variable["expression"] for variable in listed}
@@ -103,9 +127,10 @@ def members(text: str) -> set[str]:
     return {*re.findall(r'"(\w+)": dyn\(', text)}
 
 
-def test_expressions_name_variables_that_there_are() -> None:
+@POLICIES
+def test_expressions_name_variables_that_there_are(policy: Policy) -> None:
     """A policy has no variable that it does not define, as an API server would refuse it."""
-    policy, options = default_policy(), ExportOptions()
+    options = ExportOptions()
     for made in (*policy_objects(policy, options), *fix_objects(policy, options)):
         defined: set[str] = set()
         for variable in made["spec"].get("variables", ()):
