@@ -63,8 +63,7 @@ from typing import Any
 
 from rules.base.json_values import Path, as_objects, as_text, display
 from rules.base.traits import EVERY_POD
-from rules.gpu.claims import asks_for_gpu, asks_for_known_gpu, may_need_gpu_nodes
-from rules.gpu.devices import name_of_unknown_device
+from rules.gpu.claims import asks_for_any_gpu, asks_for_known_gpu
 from rules.in_process.expression import OBJECT, REQUEST, all_of, choose, get, not_, string, text
 from rules.in_process.statement import Mutation, Statement, shown
 from rules.placement.exclusion import (
@@ -120,9 +119,7 @@ def _asks_for_gpu(pod: Pod, context: Context) -> bool:
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return any(map(asks_for_known_gpu, pod.containers))
-    return may_need_gpu_nodes(pod, context.inventory) or any(
-        asks_for_gpu(c) or name_of_unknown_device(c) for c in pod.containers
-    )
+    return asks_for_any_gpu(pod, context.inventory)
 
 
 def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
@@ -131,7 +128,7 @@ def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
         return
     name = as_text(pod.spec.get("nodeName"))
     node = gpu_node(name, context.inventory)
-    if node is not None:
+    if node is not None and not pod.has_terminated:
         yield Finding(
             path=(*pod.path, "nodeName"),
             key="node",
