@@ -15,7 +15,7 @@ from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.gpu.claims import asks_for_any_gpu
 from rules.gpu.components import component_of
 from rules.inventory.inventory import EMPTY_INVENTORY
-from rules.objects.pod import MIRROR_ANNOTATION, Pod, set_circumstances
+from rules.objects.pod import MIRROR_ANNOTATION, Pod
 from rules.placement.gpu_nodes import gpu_node_label
 from rules.placement.named_nodes import selects_nodes_by_name
 from rules.placement.tolerations import display_taint, tolerates
@@ -74,8 +74,7 @@ def pod_without_gpu(
     if pod is None or asks_for_any_gpu(pod, EMPTY_INVENTORY):
         return None
     context = Context(datetime.date.min, profile=profile)
-    pod.has_status = True
-    set_circumstances(pod, context)
+    pod.exists = True
     component = component_of(pod, context)
     why = _why_by_itself(pod, context)
     return PodWithoutGpu(

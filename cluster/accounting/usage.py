@@ -177,6 +177,11 @@ class Usage(NamedTuple):
                     totals[resource] = used._replace(pending=used.pending + amount)
         return tuple(totals[name] for name in sorted(totals))
 
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces of the consumers, and of pods on GPU nodes that ask for no GPU."""
+        of_pods = {pod.namespace for pod in self.without_gpu}
+        return frozenset(of_pods.union(consumer.namespace for consumer in self.consumers))
+
     def notes(self) -> Iterator[str]:
         """Yield sentences about what is not known, and about devices with a fault."""
         yield from self.unknown
