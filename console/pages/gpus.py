@@ -137,7 +137,7 @@ class Waiting(NamedTuple):
 
 
 class OwnerWithoutGpu(NamedTuple):
-    """What the pods of an owner that ask for no GPU take of GPU nodes."""
+    """The sums of an owner: the CPU and memory that its pods without a GPU take of GPU nodes."""
 
     namespace: str
     owner: str

@@ -38,6 +38,8 @@ tolerations of the taints of GPU nodes. In place of a toleration of every taint 
 the taints that Kubernetes itself sets, so such a pod no longer tolerates other taints of the
 cluster. With the action `warn` the fix is made as well, unless the policy says `fix: false`.
 
+Where the nodes are known, the title of the fix says if none of them is left for the pod.
+
 There is no fix if the pod selects GPU nodes itself: it is refused. A DaemonSet whose template is
 not fixed makes pods for GPU nodes too, which stay Pending: with `workloads: fix` in the policy the
 template of a new one is fixed, and later updates keep that.
@@ -69,6 +71,7 @@ from rules.in_process.statement import Mutation, Statement, shown
 from rules.placement.exclusion import (
     demanded_label,
     exclusion_edits,
+    fully_excluded_nodes,
     label_texts,
     labels_of_gpu_nodes,
     narrowing_edits,
@@ -99,16 +102,34 @@ def check(pod: Pod, context: Context) -> Findings:
             yield Finding(path=path, key="selection", message=_selecting(by), help=_WAYS_OUT)
             return
         if edits := exclusion_edits(pod, labels):
-            known = label_texts(labels)
+            message, advice, title = _words(
+                label_texts(labels), fully_excluded_nodes(pod, labels, context.inventory)
+            )
             existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
             yield Finding(
                 path=(*pod.path, *existing),
                 key="affinity",
-                message=_open(known),
-                help=_advice_to_exclude(known),
-                fix=Fix(f"exclude nodes with {known}", edits, safe=True),
+                message=message,
+                help=advice,
+                fix=Fix(title, edits, safe=True),
             )
         yield from _findings_of_tolerations(pod)
+
+
+def _words(known: str, nodes: str) -> tuple[str, str, str]:
+    """Return the message, the advice, and the title of the fix that excludes the labels `known`.
+
+    `nodes` are words for the nodes, of which the fix leaves none; empty if it may leave some.
+    """
+    title = f"exclude nodes with {known}"
+    if not nodes:
+        return _open(known), _advice_to_exclude(known), title
+    pending = f"stays Pending until there is another node; {_WAYS_OUT}"
+    return (
+        f"{_open(known)}; none of {nodes} is left for it without these",
+        f"excluded from them by a required node affinity, it {pending}",
+        f"{title}: none of {nodes} is left for the pod, which {pending}",
+    )
 
 
 def _asks_for_gpu(pod: Pod, context: Context) -> bool:
