@@ -218,6 +218,33 @@ def test_gpus_and_audit_name_the_same_pods(
     assert [one["name"] for one in pods if one["platform"]] == ["nvidia-dcgm-exporter-x"]
 
 
+def test_an_audit_says_that_no_node_is_left_to_a_workload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its template may run on the GPU nodes that there are, and on no other."""
+    template = {"spec": {"containers": [{"name": "main", "image": "nginx:1.27"}]}}
+    web = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "team-a"},
+        "spec": {"template": template},
+    }
+    policy = tmp_path / "policy.yaml"
+    rule = {"rules": {RULE: {"action": "deny"}}}
+    policy.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", **rule}))
+
+    def message(*nodes: Object) -> str:
+        file = written(tmp_path, *nodes, web)
+        audit(["-f", file, "--policy", str(policy), "-o", "json"])
+        found = json.loads(capsys.readouterr().out)["findings"]
+        (text,) = (each["message"] for each in found if each["rule"] == RULE)
+        return str(text)
+
+    gpu = node("gpu", {GPU: "4"}, labels=PRESENT)
+    assert message(gpu).endswith("none of the known nodes is left for it without these")
+    assert "known nodes" not in message(gpu, node("cpu"))
+
+
 def test_nodes_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A node that has a label of GPU nodes and no GPU is known too."""
     file = written(tmp_path, *cluster_of_every_kind())

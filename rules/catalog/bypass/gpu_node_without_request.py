@@ -155,7 +155,8 @@ def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
             key="node",
             message=f"the pod asks for no GPU and runs on the node {display(name)}, which has "
             f"{display(node.shown_by)}",
-            help="keep it off GPU nodes, or write an exception if it is an agent of the node",
+            help="keep it off GPU nodes, or write an exception if it is an agent of the node; "
+            "`gpuward gpus --without-gpu` says why it is there and what it takes",
         )
 
 
