@@ -35,7 +35,15 @@ from console.access import (
     Everybody,
 )
 from console.pages import decisions, findings, gpus, owner_lists, playground, rules
-from console.pages.gpus import STATES, Filter, GpusPage, filtered, gpus_page, node_row
+from console.pages.gpus import (
+    STATES,
+    Filter,
+    GpusPage,
+    filtered,
+    gpus_page,
+    node_row,
+    rows_without_gpu,
+)
 from console.pictures import chart
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
@@ -349,7 +357,12 @@ class Console:
         if found is None:
             raise web.HTTPNotFound(text=f"there is no node {name!r} with GPUs")
         row, consumers = found
-        values = {"heading": name, "node": row, "consumers": consumers}
+        values = {
+            "heading": name,
+            "node": row,
+            "consumers": consumers,
+            "without_gpu": rows_without_gpu(usage, name),
+        }
         return Answer(lambda: to_document(usage.on_nodes(frozenset({name}))), "node.html", values)
 
     def _findings(self, request: web.Request, view: View) -> Answer:

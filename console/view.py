@@ -67,7 +67,7 @@ class View:
         usage, missing = self._state.usage()
         if self.sees_all:
             return usage, (*missing, *usage.notes())
-        namespaces = {consumer.namespace for consumer in usage.consumers}
+        namespaces = usage.namespaces()
         usage = without_names_of_others(usage, self._viewer.visible(namespaces))
         return usage, (*missing, *usage.notes(), *_not_asked(namespaces))
 

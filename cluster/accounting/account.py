@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from cluster.accounting.claims import (
@@ -35,6 +36,7 @@ from cluster.accounting.pod_requests import (
     has_terminated,
     whole,
 )
+from cluster.accounting.pods_without_gpu import GpuNodeTaints, PodWithoutGpu, pod_without_gpu
 from cluster.accounting.shares import (
     FRACTION,
     PER_CARD,
@@ -54,7 +56,7 @@ from cluster.source.objects import name_of
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
-from rules.profile.profile import Profile
+from rules.profile.profile import Profile, Taint
 
 _PLUGIN = "nvidia.com/gpu"
 
@@ -117,7 +119,7 @@ class CountedPod(NamedTuple):
     """The counted part of a pod that has not terminated.
 
     `requests` are what it takes of its `node`; `consumer` is None if it has no GPUs by itself.
-    `sick` are its unhealthy devices.
+    `sick` are its unhealthy devices. `without_gpu` is the pod if it has a node and asks for no GPU.
     """
 
     namespace: str
@@ -128,14 +130,19 @@ class CountedPod(NamedTuple):
     consumer: Consumer | None
     has_claims: bool
     sick: tuple[SickDevice, ...]
+    without_gpu: PodWithoutGpu | None = None
 
 
 def count_pod(
-    pod: Mapping[str, Any], profile: Profile, card_memory: Mapping[str, int]
+    pod: Mapping[str, Any],
+    profile: Profile,
+    card_memory: Mapping[str, int],
+    gpu_nodes: Container[str] | None = None,
 ) -> CountedPod | None:
     """Return the counted part of `pod`; None if it has terminated: schedulers ignore it then.
 
-    `card_memory` is how many MiB each card of a node has, by the name of the node.
+    `card_memory` is how many MiB each card of a node has, by the name of the node. Of pods on
+    `gpu_nodes` it is asked whether they ask for a GPU; without these, of pods on all nodes.
     """
     spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
     if has_terminated(pod):
@@ -155,7 +162,8 @@ def count_pod(
     metadata = as_object(pod.get("metadata"))
     namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
     has_claims = bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus"))
-    owner = _owner(pod, metadata) if amounts or has_claims else ""
+    is_on_gpu_node = bool(node) and (gpu_nodes is None or node in gpu_nodes)
+    owner = _owner(pod, metadata) if amounts or has_claims or is_on_gpu_node else ""
     consumer = None
     if amounts:
         starting = bool(node) and status.get("phase") != "Running"
@@ -184,6 +192,7 @@ def count_pod(
         consumer=consumer,
         has_claims=has_claims,
         sick=tuple(sick_devices(pod, profile)) if node else (),
+        without_gpu=pod_without_gpu(pod, profile, owner, requests) if is_on_gpu_node else None,
     )
 
 
@@ -197,21 +206,29 @@ def _owner(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
 class PodLedger:
     """Counts pods one by one, so that they need not all be kept.
 
-    `card_memory` is as for `count_pod`. `loads` are those of nodes, by name; `owners` those of the
-    pods with claims, by namespace and name; `sick` their unhealthy devices.
+    `card_memory` is as for `count_pod`, and `gpu_nodes` are the taints of GPU nodes by name.
+    `loads` are those of nodes, by name; `owners` those of the pods with claims, by namespace and
+    name; `sick` their unhealthy devices; `without_gpu` the pods on GPU nodes that ask for no GPU,
+    by node.
     """
 
-    def __init__(self, profile: Profile, card_memory: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        card_memory: Mapping[str, int],
+        gpu_nodes: Mapping[str, tuple[Taint, ...]] = MappingProxyType({}),
+    ) -> None:
         self._profile = profile
-        self._card_memory = card_memory
+        self._card_memory, self._gpu_nodes = card_memory, gpu_nodes
         self.loads: dict[str, NodeLoad] = {}
         self.consumers: list[Consumer] = []
         self.owners: dict[tuple[str, str], str] = {}
         self.sick: list[SickDevice] = []
+        self.without_gpu: dict[str, list[PodWithoutGpu]] = defaultdict(list)
 
     def add(self, pod: Mapping[str, Any]) -> CountedPod | None:
         """Count `pod`; what counts of it, or None if it has terminated."""
-        counted = count_pod(pod, self._profile, self._card_memory)
+        counted = count_pod(pod, self._profile, self._card_memory, self._gpu_nodes)
         if counted is None:
             return None
         if counted.node:
@@ -221,6 +238,9 @@ class PodLedger:
         if counted.consumer is not None:
             self.consumers.append(counted.consumer)
         self.sick += counted.sick
+        if without := counted.without_gpu:
+            taints = self._gpu_nodes[without.node]
+            self.without_gpu[without.node].append(without.on_node(taints))
         return counted
 
 
@@ -335,7 +355,11 @@ class Account:
     def __init__(self, nodes: Iterable[Object], profile: Profile) -> None:
         self._nodes, self._profile = [*nodes], profile
         memory = {name_of(node): card_memory(node) for node in self._nodes}
-        self._ledger = PodLedger(profile, memory)
+        taints = GpuNodeTaints(profile)
+        gpu_nodes = {
+            name_of(node): found for node in self._nodes if (found := taints.of(node)) is not None
+        }
+        self._ledger = PodLedger(profile, memory, gpu_nodes)
 
     def add_pod(self, pod: Object) -> CountedPod | None:
         """Count `pod`, which is not kept; what counts of it, or None if it has terminated."""
@@ -360,7 +384,10 @@ class Account:
         offered: dict[str, list[Device]] = defaultdict(list)
         for device in devices.values():
             offered[device.node].append(device)
-        counter = NodeCounter(self._ledger.loads, consumers, offered, self._profile, pod_size)
+        without = {node: sorted(pods) for node, pods in self._ledger.without_gpu.items()}
+        counter = NodeCounter(
+            self._ledger.loads, consumers, offered, self._profile, pod_size, without
+        )
         counted = sorted(filter(None, map(counter.count, self._nodes)), key=lambda node: node.name)
         twice = given_twice(consumers, claims, self._profile)
         return Usage(
@@ -369,6 +396,7 @@ class Account:
             unknown=unknown,
             given_twice=twice,
             sick=tuple(self._ledger.sick),
+            without_gpu=tuple(pod for node in sorted(without) for pod in without[node]),
         )
 
 
@@ -388,7 +416,8 @@ def given_twice(
 class NodeCounter:
     """Counts the GPUs of one node after another.
 
-    `loads` and `offered` are by the name of a node; `consumers` are of these nodes, and of none.
+    `loads`, `offered` and `without_gpu`, the pods that ask for no GPU, are by the name of a node;
+    `consumers` are of these nodes, and of none.
     """
 
     def __init__(
@@ -398,8 +427,9 @@ class NodeCounter:
         offered: Mapping[str, list[Device]],
         profile: Profile,
         pod_size: PodSize,
+        without_gpu: Mapping[str, Sequence[PodWithoutGpu]] = MappingProxyType({}),
     ) -> None:
-        self._loads, self._offered = loads, offered
+        self._loads, self._offered, self._without_gpu = loads, offered, without_gpu
         self._profile, self._size = profile, pod_size
         self._allocated: dict[str, dict[str, Amount]] = {}
         self._starting: dict[str, dict[str, Amount]] = {}
@@ -428,6 +458,14 @@ class NodeCounter:
             rows.difference_update(each.resources)
         slots = self._room_for_pods(allocatable, load) if takes_pods(node) else None
         usages = [self._resource(name, row, totals, twice, slots) for row in sorted(rows)]
+        others = [pod for pod in self._without_gpu.get(name, ()) if not pod.is_of_platform]
+        freed = {}
+        if others and any(used.stranded for used in usages):
+            more = self._room_for_pods(allocatable, load, others)
+            for used in usages:
+                alone = self._resource(name, used.resource, totals, twice, more)
+                if alone.free > used.free:
+                    freed[used.resource] = alone.free - used.free
         most = self._most_on_cards(name, cards, shared)
         if any(used.free for used in usages if used.resource not in most):
             most.pop(FRACTION, None)  # KAI may divide a card that is idle
@@ -445,18 +483,24 @@ class NodeCounter:
             free_memory=amount_of(allocatable.get("memory")) - load.requests.get("memory", 0),
             pods=load.pods,
             offered_twice=twice,
+            stranded_without_gpu=freed,
         )
 
-    def _room_for_pods(self, allocatable: Object, load: NodeLoad) -> int:
-        """Return how many pods of the size fit beside those that are there."""
-        sizes = (("cpu", self._size.cpu), ("memory", self._size.memory))
+    def _room_for_pods(
+        self, allocatable: Object, load: NodeLoad, gone: Sequence[PodWithoutGpu] = ()
+    ) -> int:
+        """Return how many pods of the size fit beside those that are there, without `gone`."""
+        sizes = (
+            ("cpu", self._size.cpu, sum(pod.cpu for pod in gone)),
+            ("memory", self._size.memory, sum(pod.memory for pod in gone)),
+        )
         room = [
-            (amount_of(allocatable[name]) - load.requests.get(name, 0)) // size
-            for name, size in sizes
+            (amount_of(allocatable[name]) - load.requests.get(name, 0) + freed) // size
+            for name, size, freed in sizes
             if name in allocatable and size
         ]
         if "pods" in allocatable:
-            room.append(whole(amount_of(allocatable["pods"])) - load.pods)
+            room.append(whole(amount_of(allocatable["pods"])) - load.pods + len(gone))
         return max(min(room, default=1 << 62), 0)
 
     def _resource(

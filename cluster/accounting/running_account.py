@@ -17,6 +17,7 @@ from cluster.accounting.account import (
     given_twice,
 )
 from cluster.accounting.claims import Device, offered_devices
+from cluster.accounting.pods_without_gpu import GpuNodeTaints, PodWithoutGpu
 from cluster.accounting.shares import card_memory
 from cluster.accounting.usage import Consumer, NodeUsage, Usage
 from cluster.source.objects import name_of, without_images
@@ -46,6 +47,8 @@ class RunningAccount:
         self._offered: dict[str, list[Device]] = {}
         self._claim_consumers: dict[str, list[Consumer]] = {}
         self._counted: dict[str, NodeUsage] = {}
+        self._taints = GpuNodeTaints(profile)
+        self._without_gpu: dict[str, list[PodWithoutGpu]] = {}
         self._changed: set[str] = set()
         self._claims_changed = False
 
@@ -123,6 +126,9 @@ class RunningAccount:
             unknown=self._unknown,
             given_twice=twice,
             sick=tuple(sick for pod in self._pods.values() for sick in pod.sick),
+            without_gpu=tuple(
+                pod for name in sorted(self._without_gpu) for pod in self._without_gpu[name]
+            ),
         )
 
     def nodes(self) -> Iterator[tuple[Object, NodeLoad]]:
@@ -145,9 +151,13 @@ class RunningAccount:
 
     def _count(self, name: str) -> None:
         raw = self._nodes.get(name)
-        counted = None
+        counted, without = None, list[PodWithoutGpu]()
         if raw is not None:
             pods = self._on_node.get(name, {}).values()
+            taints = self._taints.of(raw)
+            if taints is not None:
+                found = (pod.without_gpu for pod in pods if pod.without_gpu is not None)
+                without = sorted(pod.on_node(taints) for pod in found)
             own = [pod.consumer for pod in pods if pod.consumer is not None]
             counter = NodeCounter(
                 {name: self._load(name)},
@@ -155,12 +165,17 @@ class RunningAccount:
                 {name: self._offered.get(name, [])},
                 self._profile,
                 self._pod_size,
+                {name: without},
             )
             counted = counter.count(raw)
         if counted is None:
             self._counted.pop(name, None)
         else:
             self._counted[name] = counted
+        if without:
+            self._without_gpu[name] = without
+        else:
+            self._without_gpu.pop(name, None)
 
     def _count_claims(self) -> None:
         """Count all claims again, and the nodes that have a part in them before or after."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cluster.accounting.device_holders import GivenTwice
 from cluster.accounting.device_status import DeviceStatus, SickDevice
 from cluster.accounting.offered_twice import OfferedTwice
+from cluster.accounting.pods_without_gpu import PodWithoutGpu
 from cluster.accounting.shares import FRACTION, Amount, Share
 
 
@@ -107,6 +108,8 @@ class NodeUsage(NamedTuple):
     """A node with GPUs. CPU and memory are what the scheduler has left, in units of 1e-9.
 
     Of `offered_twice`, the row of the driver counts what pods have of the other resources too.
+    `stranded_without_gpu` is what would be free of each resource if the pods that ask for no GPU
+    were elsewhere, apart from those of the GPU platform.
     """
 
     name: str
@@ -118,6 +121,7 @@ class NodeUsage(NamedTuple):
     free_memory: int
     pods: int
     offered_twice: tuple[OfferedTwice, ...] = ()
+    stranded_without_gpu: Mapping[str, Amount] = {}
 
 
 def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:
@@ -144,7 +148,8 @@ class Usage(NamedTuple):
     """An account: the nodes with GPUs by name, and who has GPUs or waits for them.
 
     `unknown` are sentences that say what could not be counted. `given_twice` are devices that
-    several pods or claims have, and `sick` the unhealthy ones that pods have.
+    several pods or claims have, and `sick` the unhealthy ones that pods have. `without_gpu` are the
+    pods on GPU nodes that ask for no GPU, by node, namespace and name.
     """
 
     nodes: tuple[NodeUsage, ...]
@@ -152,6 +157,7 @@ class Usage(NamedTuple):
     unknown: tuple[str, ...] = ()
     given_twice: tuple[GivenTwice, ...] = ()
     sick: tuple[SickDevice, ...] = ()
+    without_gpu: tuple[PodWithoutGpu, ...] = ()
 
     def totals(self) -> tuple[ResourceUsage, ...]:
         """Each resource of all nodes, with what is asked for by pods without a node."""
@@ -171,6 +177,11 @@ class Usage(NamedTuple):
                     totals[resource] = used._replace(pending=used.pending + amount)
         return tuple(totals[name] for name in sorted(totals))
 
+    def namespaces(self) -> frozenset[str]:
+        """The namespaces of the consumers, and of pods on GPU nodes that ask for no GPU."""
+        of_pods = {pod.namespace for pod in self.without_gpu}
+        return frozenset(of_pods.union(consumer.namespace for consumer in self.consumers))
+
     def notes(self) -> Iterator[str]:
         """Yield sentences about what is not known, and about devices with a fault."""
         yield from self.unknown
@@ -186,4 +197,5 @@ class Usage(NamedTuple):
             unknown=self.unknown,
             given_twice=self.given_twice,
             sick=tuple(each for each in self.sick if each.node in names),
+            without_gpu=tuple(pod for pod in self.without_gpu if pod.node in names),
         )

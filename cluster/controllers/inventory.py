@@ -84,7 +84,11 @@ def list_inventory(
     of what was known would be forgotten.
     """
     variables = variables_of_runtimes(policy.profile)
-    builder = new_builder(policy.profile, _namespace_labels(policy))
+    builder = new_builder(
+        policy.profile,
+        frozenset((*ADMIN_ACCESS_LABELS, *_keys_in_options(policy, "labels"))),
+        _keys_in_options(policy, "nodes"),
+    )
     # Flavors come before their nodes.
     if scope.queues:
         for raw in source.list_all(QUEUES, None, _unless_cut_short(on_error)):
@@ -116,14 +120,13 @@ def list_inventory(
     return builder.inventory()
 
 
-def _namespace_labels(policy: Policy) -> frozenset[str]:
-    """The keys of the labels of namespaces that rules read.
+def _keys_in_options(policy: Policy, option: str) -> frozenset[str]:
+    """The keys of the labels that an option of the active rules lists.
 
     No others are kept: a user who may write a namespace can give it any number of them.
     """
-    options = [active.options.get("labels", ()) for active in policy.rule_set().rules]
-    wanted = (label.partition("=")[0] for labels in options for label in labels)
-    return frozenset((*ADMIN_ACCESS_LABELS, *wanted))
+    options = [active.options.get(option, ()) for active in policy.rule_set().rules]
+    return frozenset(label.partition("=")[0] for labels in options for label in labels)
 
 
 def _report_bounds(builder: InventoryBuilder, on_error: Callable[[SourceError], object]) -> None:

@@ -26,8 +26,10 @@ from cluster.gpus.tables import (
     nodes_table,
     owners_table,
     pods_table,
+    pods_without_gpu_table,
     tables_of_clusters,
     totals_table,
+    words_about_pods_without_gpu,
 )
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.contexts import is_several, options_of_clusters
@@ -77,6 +79,11 @@ def make_parser() -> argparse.ArgumentParser:
     view.add_argument(
         "--details", "-d", action="store_true", help="the pods of each card, as far as known"
     )
+    view.add_argument(
+        "--without-gpu",
+        action="store_true",
+        help="the pods on GPU nodes that ask for no GPU, why they run there, and what they take",
+    )
     made.add_argument(
         "--watch",
         "-w",
@@ -115,6 +122,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(
             f"{view} needs the pods of all namespaces to tell what is free: leave --namespace out"
         )
+    if options.without_gpu and options.namespace:
+        parser.error("--without-gpu needs the nodes to tell which have GPUs: leave --namespace out")
+    if is_cgpu and options.without_gpu:
+        parser.error("--output cgpu has its own columns: leave --without-gpu out")
     if is_cgpu and options.by:
         parser.error("--output cgpu has its own columns: leave --by out")
     if is_cgpu and (options.pod_cpu or options.pod_memory):
@@ -214,7 +225,9 @@ def _of_clusters(
         return (_nothing_found(options) if found else ""), status
     by = options.by or ("owner" if options.namespace else "node")
     tables = {context: _tables_by(by, usage, options) for context, usage in found.items()}
-    return _printed(tables_of_clusters(tables), options), status
+    text = _printed(tables_of_clusters(tables), options)
+    said = (_summary(usage, options, f"{printable(c)}: ") for c, usage in found.items())
+    return text + "".join(said), status
 
 
 def _output(options: argparse.Namespace, source: ObjectReader, profile: Profile) -> tuple[str, int]:
@@ -223,7 +236,8 @@ def _output(options: argparse.Namespace, source: ObjectReader, profile: Profile)
         return _cgpu(options, source), 0
     usage, notes = _read_usage(options, source, profile)
     if options.names:
-        known = {node.name for node in usage.nodes} | {c.node for c in usage.consumers}
+        known = {node.name for node in usage.nodes}
+        known |= {c.node for c in usage.consumers} | {pod.node for pod in usage.without_gpu}
         absent = [name for name in options.names if name not in known]
         notes += [f"there is no node {name!r} with GPUs" for name in absent]
         usage = usage.on_nodes(frozenset(options.names))
@@ -271,16 +285,26 @@ def _nothing_found(options: argparse.Namespace) -> str:
 
 
 def _tables(usage: Usage, options: argparse.Namespace) -> str:
-    if not (usage.nodes or usage.consumers):
+    if not (usage.nodes or usage.consumers or usage.without_gpu):
         return _nothing_found(options)
     by = options.by or ("owner" if options.namespace or not usage.nodes else "node")
-    return _printed(_tables_by(by, usage, options), options)
+    return _printed(_tables_by(by, usage, options), options) + _summary(usage, options)
+
+
+def _summary(usage: Usage, options: argparse.Namespace, prefix: str = "") -> str:
+    """Return the line about pods without a GPU that stands below the nodes; empty elsewhere."""
+    said = words_about_pods_without_gpu(usage)
+    if not said or options.details or options.without_gpu or options.by not in {None, "node"}:
+        return ""
+    return f"\n{prefix}{said}\n`gpuward gpus --without-gpu` lists them.\n"
 
 
 def _tables_by(by: str, usage: Usage, options: argparse.Namespace) -> list[Table]:
     """The tables with one row for each node, model, namespace or owner, or with the details."""
     if options.details:
         return [cards_table(usage), pods_table(usage)]
+    if options.without_gpu:
+        return [pods_without_gpu_table(usage)]
     if by == "namespace":
         return [namespaces_table(usage)]
     if by == "owner":
@@ -295,8 +319,14 @@ def _printed(tables: list[Table], options: argparse.Namespace) -> str:
     text = join(tables, bars=bars)
     if bars and max(map(display_width, text.splitlines()), default=0) > _columns():
         text, bars = join(tables, bars=False), False
-    text = text or "No pods have GPUs of these nodes.\n"
+    text = text or _NO_ROWS[options.without_gpu]
     return f"{text}\n{LEGEND}" if bars and ALLOCATED in text else text
+
+
+_NO_ROWS = {
+    False: "No pods have GPUs of these nodes.\n",
+    True: "No pods without a GPU are on these nodes.\n",
+}
 
 
 def _columns() -> float:

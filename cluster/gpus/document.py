@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from cluster.accounting.pods_without_gpu import PodWithoutGpu
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 
@@ -21,6 +22,7 @@ def to_document(usage: Usage) -> dict[str, Any]:
         "nodes": [_node(node) for node in usage.nodes],
         "consumers": [_consumer(consumer) for consumer in usage.consumers],
         "totals": [_resource(used, pending=True) for used in usage.totals()],
+        "podsWithoutGpu": [_pod_without_gpu(pod) for pod in usage.without_gpu],
     }
 
 
@@ -44,6 +46,9 @@ def _node(node: NodeUsage) -> dict[str, Any]:
             {"driver": twice.driver, "resources": list(twice.resources)}
             for twice in node.offered_twice
         ],
+        "strandedByPodsWithoutGpu": {
+            name: _number(amount) for name, amount in node.stranded_without_gpu.items()
+        },
     }
 
 
@@ -88,6 +93,20 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
             for share in consumer.shares
         ],
         "devices": [device._asdict() for device in consumer.devices],
+    }
+
+
+def _pod_without_gpu(pod: PodWithoutGpu) -> dict[str, Any]:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "owner": pod.owner,
+        "node": pod.node,
+        "why": pod.why,
+        "cpu": pod.cpu / _NANO,
+        "memoryBytes": pod.memory // _NANO,
+        "platform": pod.is_of_platform,
+        "daemonSet": pod.is_of_daemon_set,
     }
 
 

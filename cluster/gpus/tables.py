@@ -9,6 +9,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import NamedTuple
 
+from cluster.accounting.pods_without_gpu import taken_without_gpu
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from terminal import printable
@@ -59,8 +60,8 @@ def _node_rows(node: NodeUsage, *, wide: bool) -> Iterator[tuple[Cell, ...]]:
             text(used.starting),
             text(used.unavailable),
             _overcommitted(used),
-            _cpu(node.free_cpu),
-            f"{node.free_memory / _GIB:.1f}Gi",
+            cpu_text(node.free_cpu),
+            memory_text(node.free_memory),
             str(node.pods),
         )
         yield (*row, *(more if wide else ()))
@@ -155,6 +156,56 @@ def pods_table(usage: Usage) -> Table:
     return Table(header, sorted(rows, key=lambda row: tuple(map(str, row))))
 
 
+def pods_without_gpu_table(usage: Usage) -> Table:
+    """One row for each pod on a GPU node that asks for no GPU."""
+    header = ("NODE", "NAMESPACE", "POD", "OWNER", "CPU", "MEMORY", "PLATFORM", "WHY")
+    rows: list[tuple[Cell, ...]] = [
+        (
+            pod.node,
+            pod.namespace,
+            pod.name,
+            pod.owner,
+            cpu_text(pod.cpu),
+            memory_text(pod.memory),
+            "yes" if pod.is_of_platform else "no",
+            pod.why,
+        )
+        for pod in usage.without_gpu
+    ]
+    return Table(header, rows)
+
+
+def words_about_pods_without_gpu(usage: Usage) -> str:
+    """Return a text about the pods on GPU nodes that ask for no GPU; empty if there are none."""
+    taken = taken_without_gpu(usage.without_gpu)
+    if not taken.pods:
+        return ""
+    kinds = (
+        (taken.of_platform, "of the GPU platform"),
+        (taken.of_daemon_sets, "of DaemonSets"),
+        (taken.others, "other" if taken.others == 1 else "others"),
+    )
+    by_kind = ", ".join(f"{number:,} {kind}" for number, kind in kinds if number)
+    is_one = taken.pods == 1
+    said = (
+        f"{_count(taken.pods, 'pod')} on {_count(taken.nodes, 'GPU node')} "
+        f"{'asks' if is_one else 'ask'} for no GPU{f' ({by_kind})' * (taken.others < taken.pods)}, "
+        f"and {'takes' if is_one else 'take'} {cpu_text(taken.cpu)} CPU and "
+        f"{memory_text(taken.memory)} memory."
+    )
+    freed = Counter[str]()
+    for node in usage.nodes:
+        freed.update(node.stranded_without_gpu)
+    if freed:
+        amounts = ", ".join(f"{text(amount)} {name}" for name, amount in sorted(freed.items()))
+        said += f" Without those not of the platform, {amounts} would not be stranded."
+    return said
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _places(consumer: Consumer) -> Iterator[tuple[str, str, Amount]]:
     recorded = {share.resource for share in consumer.shares}
     yield from consumer.shares
@@ -198,10 +249,15 @@ def allocated_text(used: ResourceUsage) -> str:
     return f"{text(used.allocated)}/{total}"
 
 
-def _cpu(amount: int) -> str:
-    """CPU as kubectl shows it: `3`, or `2500m`."""
+def cpu_text(amount: int) -> str:
+    """Return CPU, in units of 1e-9, as kubectl shows it: `3`, or `2500m`."""
     milli = amount // _MILLI
     return str(milli // 1000) if milli % 1000 == 0 else f"{milli}m"
+
+
+def memory_text(amount: int) -> str:
+    """Return memory, in units of 1e-9 bytes, in GiB."""
+    return f"{amount / _GIB:.1f}Gi"
 
 
 # Columns, aligned as by Go's `text/tabwriter`, which kubectl and its plugins use.

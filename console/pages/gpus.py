@@ -9,10 +9,17 @@ from itertools import groupby, starmap
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.device_holders import UNNAMED
+from cluster.accounting.pods_without_gpu import PodWithoutGpu
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.document import to_document
-from cluster.gpus.tables import allocated_text, text
+from cluster.gpus.tables import (
+    allocated_text,
+    cpu_text,
+    memory_text,
+    text,
+    words_about_pods_without_gpu,
+)
 from console.pictures import (
     FREE,
     STARTING,
@@ -129,8 +136,31 @@ class Waiting(NamedTuple):
     is_pod: bool
 
 
+class OwnerWithoutGpu(NamedTuple):
+    """The sums of an owner: the CPU and memory that its pods without a GPU take of GPU nodes."""
+
+    namespace: str
+    owner: str
+    cpu: str
+    memory: str
+    pods: int
+    is_of_platform: bool
+
+
+class RowWithoutGpu(NamedTuple):
+    """A pod on a GPU node that asks for no GPU, as its node shows it."""
+
+    pod: PodWithoutGpu
+    cpu: str
+    memory: str
+
+
 class GpusPage(NamedTuple):
-    """All that the page says. `others` count the holders and pods that are left out."""
+    """All that the page says. `others` count the holders and pods that are left out.
+
+    `without_gpu` are the owners of pods on GPU nodes that ask for no GPU, and
+    `words_without_gpu` a text about these pods.
+    """
 
     totals: tuple[Amounts, ...]
     groups: tuple[Group, ...]
@@ -140,6 +170,9 @@ class GpusPage(NamedTuple):
     other_namespaces: int
     owners: tuple[Holder, ...]
     other_owners: int
+    without_gpu: tuple[OwnerWithoutGpu, ...]
+    other_without_gpu: int
+    words_without_gpu: str
     waiting: tuple[Waiting, ...]
     other_waiting: int
     models: tuple[str, ...]
@@ -165,24 +198,36 @@ def filtered(usage: Usage, wanted: Filter, teams: Teams) -> Usage:
     """The nodes and consumers that fit the filter."""
     if wanted.is_empty:
         return usage
-    consumers = usage.consumers
-    if wanted.namespace:
-        consumers = tuple(c for c in consumers if c.namespace == wanted.namespace)
-    if wanted.team:
-        consumers = tuple(c for c in consumers if _team(c.namespace, teams) == wanted.team)
+
+    def is_wanted(namespace: str) -> bool:
+        is_of_namespace = wanted.namespace in {"", namespace}
+        return is_of_namespace and wanted.team in {"", _team(namespace, teams)}
+
+    consumers = tuple(c for c in usage.consumers if is_wanted(c.namespace))
     there = {consumer.node for consumer in consumers}
-    nodes = tuple(
+    fitting = tuple(
         node
         for node in usage.nodes
         if (not wanted.model or _model(node) == wanted.model)
-        and (not (wanted.namespace or wanted.team) or node.name in there)
         and (not wanted.node or wanted.node in node.name)
         and (not wanted.state or any(getattr(r, wanted.state) for r in node.resources))
     )
-    names = {node.name for node in nodes}
-    if not (wanted.model or wanted.node or wanted.state):
+    is_of_owners = wanted.namespace or wanted.team
+    nodes = tuple(node for node in fitting if not is_of_owners or node.name in there)
+    names, names_of_fitting = {node.name for node in nodes}, {node.name for node in fitting}
+    chooses_nodes = wanted.model or wanted.node or wanted.state
+    if not chooses_nodes:
         names |= {""}
-    return Usage(nodes, tuple(c for c in consumers if c.node in names), usage.unknown)
+    return Usage(
+        nodes,
+        tuple(c for c in consumers if c.node in names),
+        usage.unknown,
+        without_gpu=tuple(
+            pod
+            for pod in usage.without_gpu
+            if is_wanted(pod.namespace) and (not chooses_nodes or pod.node in names_of_fitting)
+        ),
+    )
 
 
 def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
@@ -202,7 +247,15 @@ def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
     )
     consumers = (*named, *starmap(_nameless, hidden.items()))
     sick = tuple(each if each.namespace in seen else each.without_names() for each in usage.sick)
-    return usage._replace(consumers=consumers, given_twice=twice, sick=sick)
+    without_gpu = tuple(
+        pod
+        if pod.namespace in seen
+        else pod._replace(namespace=OTHERS, name=OTHERS, owner=OTHERS, why="")
+        for pod in usage.without_gpu
+    )
+    return usage._replace(
+        consumers=consumers, given_twice=twice, sick=sick, without_gpu=without_gpu
+    )
 
 
 def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:
@@ -255,6 +308,7 @@ def gpus_page(
         _MAX_NAMESPACES,
         lambda consumer: (_team(consumer.namespace, of_namespaces), ""),
     )
+    without_gpu, other_without_gpu = _owners_without_gpu(chosen.without_gpu)
     waiting = [*_waiting(chosen.consumers)]
     nameless = sum(len(c.pods) for c in chosen.consumers if c.namespace == OTHERS and not c.node)
     return GpusPage(
@@ -266,11 +320,14 @@ def gpus_page(
         other_namespaces=other_namespaces,
         owners=owners,
         other_owners=other_owners,
+        without_gpu=without_gpu,
+        other_without_gpu=other_without_gpu,
+        words_without_gpu=words_about_pods_without_gpu(chosen),
         waiting=tuple(waiting[:_MAX_WAITING]),
         other_waiting=max(len(waiting) - _MAX_WAITING, 0) + nameless,
         models=tuple(sorted({_model(node) for node in usage.nodes})),
-        all_namespaces=tuple(sorted({consumer.namespace for consumer in usage.consumers})),
-        all_teams=tuple(sorted({_team(c.namespace, of_namespaces) for c in usage.consumers}))
+        all_namespaces=tuple(sorted(usage.namespaces())),
+        all_teams=tuple(sorted({_team(name, of_namespaces) for name in usage.namespaces()}))
         if teams is not None
         else (),
         filter=wanted,
@@ -285,9 +342,52 @@ def as_document(usage: Usage, teams: Teams | None) -> dict[str, Any]:
     """Return the output of `gpuward gpus -o json`, with teams of namespaces if there are any."""
     document = to_document(usage)
     if teams is not None:
-        namespaces = sorted({consumer.namespace for consumer in usage.consumers})
+        namespaces = sorted(usage.namespaces())
         document["teams"] = {name: teams[name] for name in namespaces if name in teams}
     return document
+
+
+def _owners_without_gpu(
+    pods: Iterable[PodWithoutGpu],
+) -> tuple[tuple[OwnerWithoutGpu, ...], int]:
+    """The owners whose pods take most CPU, then memory, those of the platform last.
+
+    Returns the number of the others, too.
+    """
+    by_owner: dict[tuple[bool, str, str], list[PodWithoutGpu]] = defaultdict(list)
+    for pod in pods:
+        by_owner[pod.is_of_platform, pod.namespace, pod.owner].append(pod)
+    sums = {
+        key: (sum(pod.cpu for pod in members), sum(pod.memory for pod in members), len(members))
+        for key, members in by_owner.items()
+    }
+    first = heapq.nsmallest(
+        _MAX_OWNERS, sums, key=lambda key: (key[0], -sums[key][0], -sums[key][1], key)
+    )
+    rows = []
+    for key in first:
+        is_of_platform, namespace, owner = key
+        cpu, memory, count = sums[key]
+        rows.append(
+            OwnerWithoutGpu(
+                namespace=namespace,
+                owner=owner,
+                cpu=cpu_text(cpu),
+                memory=memory_text(memory),
+                pods=count,
+                is_of_platform=is_of_platform,
+            )
+        )
+    return tuple(rows), len(sums) - len(first)
+
+
+def rows_without_gpu(usage: Usage, node: str) -> tuple[RowWithoutGpu, ...]:
+    """Return the pods on `node` that ask for no GPU, with what they take as texts."""
+    return tuple(
+        RowWithoutGpu(pod, cpu_text(pod.cpu), memory_text(pod.memory))
+        for pod in usage.without_gpu
+        if pod.node == node
+    )
 
 
 def node_row(usage: Usage, name: str) -> tuple[NodeRow, tuple[Consumer, ...]] | None:

@@ -252,7 +252,7 @@ class Evaluation:
         if self._rule_set.relevant_rules(all_traits):
             namespace = self._request_context.namespace
             pod = pod_from_raw(spec, metadata, profile, namespace)
-            pod.has_status = bool(status)
+            pod.set_status(as_object(status))
             if self._should_evaluate(pod):
                 store_traits(pod, traits)
                 self._set_subjects([(pod, all_traits, steps_of(pod))])

@@ -7,6 +7,7 @@ from rules.base.json_values import as_objects, as_text
 from rules.gpu.devices import (
     DEVICE_CLASS_PREFIX,
     is_device_class,
+    name_of_unknown_device,
     request_of,
     requested_resources,
 )
@@ -149,4 +150,14 @@ def may_need_gpu_nodes(pod: Pod, inventory: Inventory) -> bool:
     return None in claims or any(
         is_gpu_class(name, pod.profile, inventory) or inventory.find(DeviceClass, name) is None
         for name in classes
+    )
+
+
+def asks_for_any_gpu(pod: Pod, inventory: Inventory) -> bool:
+    """Return whether the pod asks for a GPU, for what may be one, or has a claim that may be.
+
+    A resource that no profile knows may be a GPU by its name; a claim may be if it is not known.
+    """
+    return may_need_gpu_nodes(pod, inventory) or any(
+        asks_for_gpu(container) or name_of_unknown_device(container) for container in pod.containers
     )

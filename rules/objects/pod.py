@@ -89,7 +89,9 @@ class Pod(SubjectView):
         self.layout = layout
         # Whether the pod was created before, so that its node is no wish; whether the rest of it is
         # elsewhere, so that nothing can be said to be missing. `circumstances` sets both.
-        self.exists = self.is_partial = self.has_status = False
+        self.exists = self.is_partial = False
+        # Whether the object has a status, and whether it says that the pod has terminated.
+        self.has_status = self.has_terminated = False
         # Whether the pod is one of the GPU platform itself, and the rules that are therefore not
         # run; set by `engine.evaluation`.
         self.is_component, self.excused_rules = False, frozenset[str]()
@@ -107,6 +109,11 @@ class Pod(SubjectView):
         pod.spec, pod.earlier_containers = spec, self.containers
         pod.metadata_view, pod.owner_metadata = metadata, of_owner
         return pod
+
+    def set_status(self, status: Mapping[str, Any]) -> None:
+        """Read the `status` of the pod."""
+        self.has_status = bool(status)
+        self.has_terminated = status.get("phase") in ("Succeeded", "Failed")
 
     @property
     def owner_labels(self) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from rules.base.json_values import Edit, Path, append, as_text, put, remove
+from rules.inventory.inventory import SURVEY_NAME, Inventory, NodeGroup, NodeSurvey
 from rules.objects.pod import Pod
 from rules.placement.gpu_nodes import LABELS_OF_EVERY_NODE
 from rules.placement.node_affinity import (
@@ -12,6 +13,7 @@ from rules.placement.node_affinity import (
     expressions,
     is_empty_term,
     node_affinity,
+    node_selection,
     required_terms,
     selector_expressions,
 )
@@ -138,6 +140,24 @@ def _excludes(demand: Mapping[str, Any], key: str, values: Sequence[str]) -> boo
 def wide_tolerations(pod: Pod) -> list[tuple[int, Mapping[str, Any]]]:
     """Return the tolerations of taints of GPU nodes, or of every taint, with their indices."""
     return [pair for pair in pod.tolerations if _is_wide(pair[1], pod.profile)]
+
+
+def fully_excluded_nodes(pod: Pod, labels: NodeLabels, inventory: Inventory) -> str:
+    """Return words for the nodes, if all on which the pod may run have one of `labels`.
+
+    Empty if one is left, if none was before, or if the nodes are not known. Compared are the labels
+    that the inventory keeps; what else the pod selects may leave less. An autoscaler may add nodes
+    at any time, so nothing is said about those that do not exist.
+    """
+    survey = inventory.find(NodeSurvey, SURVEY_NAME)
+    wanted = node_selection(pod, survey) if survey else None
+    if survey is None or wanted is None:
+        return ""
+    groups = inventory.all_in(NodeGroup, None).values()
+    fitting = [group.labels for group in groups if wanted.is_met(group.labels)]
+    if not fitting or not all(is_gpu_node(given, labels) for given in fitting):
+        return ""
+    return "today's nodes" if survey.has_all else "the known nodes"
 
 
 EFFECTS_OF_WILDCARDS = ("", "NoSchedule")

@@ -43,6 +43,11 @@ def gpu_node(name: str, inventory: Inventory) -> NamedGpuNode | None:
     return None
 
 
+def selects_nodes_by_name(pod: Pod, context: Context) -> bool:
+    """Return whether `pod` selects nodes by their names, as far as `named_gpu_node` counts it."""
+    return any(_named_nodes(pod, context))
+
+
 def _named_nodes(pod: Pod, context: Context) -> Iterator[str]:
     is_agent = is_made_by_daemon_set(pod, context)
     if pod.spec.get("nodeName") and not pod.exists and not is_agent:

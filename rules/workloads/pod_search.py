@@ -175,7 +175,7 @@ class PodSearch:
             (spec, steps), metadata, ".".join(map(str, steps)), POD_SPEC
         ):
             if isinstance(subject, Pod):
-                subject.has_status = bool(raw.get("status"))
+                subject.set_status(as_object(raw.get("status")))
             yield subject
             if isinstance(subject, Pod) and path:
                 yield KubernetesObject(self._owner, self._profile, raw, self._base, pods=(subject,))

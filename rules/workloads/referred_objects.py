@@ -1,6 +1,6 @@
 """Find the objects that other objects refer to, and add them to an inventory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import Json, as_object, as_objects, as_text, find_value
@@ -25,16 +25,19 @@ def variables_of_runtimes(profile: Profile) -> VariableNames:
 
 
 def new_builder(
-    profile: Profile, namespace_labels: frozenset[str] | None = None
+    profile: Profile,
+    namespace_labels: frozenset[str] | None = None,
+    node_labels: Iterable[str] = (),
 ) -> InventoryBuilder:
     """An empty inventory, for what rules compare with other objects under `profile`.
 
-    Of nodes these are the labels that say something about GPUs, the GPU resources, the names of
-    those that have any, and how large the parts of cards are that ACK's device plugin shares. Of
-    Namespaces it keeps the labels with the keys `namespace_labels`, or all of them.
+    Of nodes these are the labels that say something about GPUs, and those with the keys
+    `node_labels`; the GPU resources; the names of those that have any; and how large the parts of
+    cards are that ACK's device plugin shares. Of Namespaces it keeps the labels with the keys
+    `namespace_labels`, or all of them.
     """
     affinities = (affinity.key for affinity in profile.affinities)
-    labels = (*profile.node_labels, *profile.node_modes, *affinities)
+    labels = (*profile.node_labels, *profile.node_modes, *affinities, *node_labels)
     nodes = NodeCollector(dict.fromkeys(labels), profile.resources, _CARD_COUNT_RESOURCE_BY_TOTAL)
     gpu_nodes = GpuNodeCollector(profile.resources, profile.is_gpu_label)
     return InventoryBuilder(variables_of_runtimes(profile), nodes, gpu_nodes, namespace_labels)

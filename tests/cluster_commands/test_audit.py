@@ -109,14 +109,22 @@ def test_classes_of_devices_are_evaluated(audit: Audit) -> None:
     assert [finding["rule"] for finding in report["findings"]] == ["invalid-device-selector"]
 
 
+# docs/other-objects.md: only the linter compares workloads with each other; an audit compares the
+# pods that run.
+IN_THE_LINTER_ALONE = "job-type-mixing"
+
+
+@pytest.mark.parametrize("first", range(8))
 def test_the_audit_finds_what_the_linter_finds(
+    first: int,
     audit: Audit,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     some = []
-    for number, case in enumerate(cases()[::8]):
+    chosen = [case for case in cases()[first::8] if case.rule != IN_THE_LINTER_ALONE]
+    for number, case in enumerate(chosen):
         manifest = json.loads(json.dumps(case.manifest, default=str))
         # In a cluster, no two have the same name; and no case may limit the pods of another.
         if isinstance(manifest, dict) and isinstance(metadata := manifest.get("metadata"), dict):

@@ -389,6 +389,24 @@ def test_five_thousand_nodes_of_four_kinds_are_small() -> None:
     assert [part.updates for part in cluster.parts] == [1, 1]
 
 
+def test_the_labels_of_gpu_nodes_that_the_policy_lists_are_kept() -> None:
+    """By these a pod is told that no node is left to it: the profile knows none of them."""
+    options = "{action: deny, options: {nodes: [pool=gpu, dedicated]}}"
+    policy = load_policy(
+        "apiVersion: gpuward.io/v1\nkind: Policy\n"
+        f"rules: {{gpu-node-without-request: {options}}}\n",
+        "a test",
+    )
+    cluster = FakeCluster(Scope(nodes=True), policy)
+    labelled = node(0)
+    labelled["metadata"]["labels"] |= {"pool": "gpu", "other": "x"}
+    cluster.objects["nodes"] = [labelled]
+    cluster.controller.reconcile()
+    (group,) = cluster.written().inventory.all_in(NodeGroup, None).values()
+    assert group.labels["pool"] == "gpu"
+    assert "other" not in group.labels
+
+
 def test_nodes_are_all_nodes_only_if_everything_about_them_is_known() -> None:
     def survey(resource: str, error: type[SourceError]) -> NodeSurvey | None:
         cluster = FakeCluster(WITH_CONFIG_MAPS._replace(nodes=True))

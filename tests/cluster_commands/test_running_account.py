@@ -53,7 +53,10 @@ class World:
         memory = self.chance.choice(("", "40000", "80000"))
         raw = {
             "metadata": {"name": name, "labels": {"nvidia.com/gpu.memory": memory}},
-            "spec": {"unschedulable": self.chance.random() < 0.2},
+            "spec": {
+                "unschedulable": self.chance.random() < 0.2,
+                "taints": [{"key": GPU, "effect": "NoSchedule"}] * self.chance.randint(0, 1),
+            },
             "status": {"capacity": {**amounts, GPU: "8"}, "allocatable": amounts},
         }
         self._keep("Node", name, raw)
@@ -83,7 +86,15 @@ class World:
             metadata["annotations"] = {"gpu-memory": "20000"}
             metadata["labels"] = {"runai-gpu-group": "card-1"}
         phase = self.chance.choice(("Running", "Pending", "Succeeded"))
-        raw = {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+        if self.chance.random() < 0.3:
+            spec["tolerations"] = [{"operator": "Exists"}]
+        raw = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": spec,
+            "status": {"phase": phase},
+        }
         self._keep("Pod", name, raw)
         self.running.put_pod(raw)
 

@@ -27,6 +27,7 @@ PAGES = (
     "/",
     "/?namespace=vision",
     "/nodes/h100-2",
+    "/nodes/l40s-6",
     "/pods/training/pretrain-big",
     "/findings?level=note",
     "/findings?as=deny",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import datetime
 import io
@@ -25,7 +26,7 @@ from cluster.why.cli import main as why
 from cluster.why.explanation import Answer, to_document
 from console.access import Everybody
 from console.cli import DEMO
-from console.pages.gpus import Filter, gpus_page
+from console.pages.gpus import OTHERS, Filter, gpus_page
 from console.server import Console
 from console.state import ClusterState
 from console.view import View
@@ -40,6 +41,7 @@ PAGES = (
     "/?model=NVIDIA-L40S&state=stranded",
     "/?namespace=vision",
     "/nodes/h100-2",
+    "/nodes/l40s-6",
     "/pods/vision/annotate",
     "/findings",
     "/findings?as=deny&level=note",
@@ -94,6 +96,42 @@ async def text_of(state: ClusterState, path: str, **options: Any) -> str:
         return await answer.text()
 
 
+def without_gpu(name: str, home: str, **fields: Any) -> Any:
+    """A pod on a GPU node that asks for no GPU."""
+    limits = fields.pop("limits", {"cpu": "2", "memory": "4Gi"})
+    return gpu_pod(name, limits, on="a", namespace=home, **fields)
+
+
+async def test_who_is_on_a_node_without_a_gpu_is_on_its_page_and_by_owner() -> None:
+    pods = [
+        without_gpu("web-0", "shop", owner=("StatefulSet", "web")),
+        without_gpu("web-1", "shop", owner=("StatefulSet", "web")),
+        without_gpu("log-x", "logs", owner=("DaemonSet", "log"), limits={}),
+    ]
+    state = live_state([gpu_node("a", {GPU: 4}), gpu_node("b", {GPU: 4}), *pods])
+    everything = Outline(await text_of(state, "/")).text
+    assert "3 pods on 1 GPU node ask for no GPU (1 of DaemonSets, 2 others)" in everything
+    assert re.search(r"statefulset/web\s*shop\s*4\s*8.0Gi\s*2", everything)
+    of_shop = Outline(await text_of(state, "/?namespace=shop")).text
+    assert "2 pods on 1 GPU node ask for no GPU, and take 4 CPU and 8.0Gi memory" in of_shop
+    assert "2 pods" not in Outline(await text_of(state, "/?node=b")).text
+    node = Outline(await text_of(state, "/nodes/a")).text
+    assert re.search(r"shop\s*web-0\s*statefulset/web\s*2\s*4.0Gi\s*the node has no taint", node)
+    assert "a DaemonSet makes it for the node" in node
+    assert "web-0" not in Outline(await text_of(state, "/nodes/b")).text
+    state.drop(Resource("pods", "Pod"), ("shop", "web-0"))
+    assert "web-0" not in await text_of(state, "/nodes/a")
+
+
+def test_pods_without_a_gpu_have_no_name_for_those_who_may_not_see_them() -> None:
+    pods = [without_gpu("mine", "team-a"), without_gpu("theirs", "team-b")]
+    state = live_state([gpu_node("a", {GPU: 4}), *pods])
+    mine, theirs = View(state, Member("team-a")).usage()[0].without_gpu
+    assert (mine.name, mine.why) == ("mine", "the node has no taint")
+    assert {theirs.namespace, theirs.name, theirs.owner} == {OTHERS}
+    assert (theirs.why, theirs.cpu) == ("", 2 * 10**9)
+
+
 @pytest.mark.parametrize("path", PAGES)
 async def test_a_page_has_one_heading_and_is_json_for_programs(
     state: ClusterState, path: str
@@ -118,6 +156,8 @@ async def test_gpus_are_those_of_the_command(
     found = json.loads(await text_of(state, "/", headers=JSON))
     assert found["nodes"] == expected["nodes"]
     assert found["totals"] == expected["totals"]
+    assert found["podsWithoutGpu"] == expected["podsWithoutGpu"]
+    assert [one["name"] for one in found["podsWithoutGpu"]] == ["looks-at-all", "peek"]
     key = lambda one: (one["namespace"], one["name"])  # noqa: E731
     assert sorted(found["consumers"], key=key) == sorted(expected["consumers"], key=key)
 
@@ -406,7 +446,7 @@ def hostile_cluster() -> list[Any]:
         "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": HOSTILE}],
         "resources": {"limits": {"nvidia.com/gpu": "1"}},
     }
-    pods = [
+    pods: list[Any] = [
         {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -426,7 +466,10 @@ def hostile_cluster() -> list[Any]:
         }
         for number, bound in enumerate((HOSTILE, ""))
     ]
-    return [node, home, registered, exception, *pods]
+    idle = copy.deepcopy(pods[0])
+    idle["metadata"]["name"] = f"{HOSTILE}2"
+    del idle["spec"]["containers"][0]["resources"]
+    return [node, home, registered, exception, idle, *pods]
 
 
 def hostile_log() -> str:

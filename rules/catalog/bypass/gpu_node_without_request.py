@@ -38,6 +38,8 @@ tolerations of the taints of GPU nodes. In place of a toleration of every taint 
 the taints that Kubernetes itself sets, so such a pod no longer tolerates other taints of the
 cluster. With the action `warn` the fix is made as well, unless the policy says `fix: false`.
 
+Where the nodes are known, the title of the fix says if none of them is left for the pod.
+
 There is no fix if the pod selects GPU nodes itself: it is refused. A DaemonSet whose template is
 not fixed makes pods for GPU nodes too, which stay Pending: with `workloads: fix` in the policy the
 template of a new one is fixed, and later updates keep that.
@@ -63,13 +65,13 @@ from typing import Any
 
 from rules.base.json_values import Path, as_objects, as_text, display
 from rules.base.traits import EVERY_POD
-from rules.gpu.claims import asks_for_gpu, asks_for_known_gpu, may_need_gpu_nodes
-from rules.gpu.devices import name_of_unknown_device
+from rules.gpu.claims import asks_for_any_gpu, asks_for_known_gpu
 from rules.in_process.expression import OBJECT, REQUEST, all_of, choose, get, not_, string, text
 from rules.in_process.statement import Mutation, Statement, shown
 from rules.placement.exclusion import (
     demanded_label,
     exclusion_edits,
+    fully_excluded_nodes,
     label_texts,
     labels_of_gpu_nodes,
     narrowing_edits,
@@ -100,16 +102,34 @@ def check(pod: Pod, context: Context) -> Findings:
             yield Finding(path=path, key="selection", message=_selecting(by), help=_WAYS_OUT)
             return
         if edits := exclusion_edits(pod, labels):
-            known = label_texts(labels)
+            message, advice, title = _words(
+                label_texts(labels), fully_excluded_nodes(pod, labels, context.inventory)
+            )
             existing = NODE_AFFINITY if pod.spec.get("affinity") is not None else NODE_AFFINITY[:1]
             yield Finding(
                 path=(*pod.path, *existing),
                 key="affinity",
-                message=_open(known),
-                help=_advice_to_exclude(known),
-                fix=Fix(f"exclude nodes with {known}", edits, safe=True),
+                message=message,
+                help=advice,
+                fix=Fix(title, edits, safe=True),
             )
         yield from _findings_of_tolerations(pod)
+
+
+def _words(known: str, nodes: str) -> tuple[str, str, str]:
+    """Return the message, the advice, and the title of the fix that excludes the labels `known`.
+
+    `nodes` are words for the nodes, of which the fix leaves none; empty if it may leave some.
+    """
+    title = f"exclude nodes with {known}"
+    if not nodes:
+        return _open(known), _advice_to_exclude(known), title
+    pending = f"stays Pending until there is another node; {_WAYS_OUT}"
+    return (
+        f"{_open(known)}; none of {nodes} is left for it without these",
+        f"excluded from them by a required node affinity, it {pending}",
+        f"{title}: none of {nodes} is left for the pod, which {pending}",
+    )
 
 
 def _asks_for_gpu(pod: Pod, context: Context) -> bool:
@@ -120,9 +140,7 @@ def _asks_for_gpu(pod: Pod, context: Context) -> bool:
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return any(map(asks_for_known_gpu, pod.containers))
-    return may_need_gpu_nodes(pod, context.inventory) or any(
-        asks_for_gpu(c) or name_of_unknown_device(c) for c in pod.containers
-    )
+    return asks_for_any_gpu(pod, context.inventory)
 
 
 def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
@@ -131,13 +149,14 @@ def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
         return
     name = as_text(pod.spec.get("nodeName"))
     node = gpu_node(name, context.inventory)
-    if node is not None:
+    if node is not None and not pod.has_terminated:
         yield Finding(
             path=(*pod.path, "nodeName"),
             key="node",
             message=f"the pod asks for no GPU and runs on the node {display(name)}, which has "
             f"{display(node.shown_by)}",
-            help="keep it off GPU nodes, or write an exception if it is an agent of the node",
+            help="keep it off GPU nodes, or write an exception if it is an agent of the node; "
+            "`gpuward gpus --without-gpu` says why it is there and what it takes",
         )
 
 

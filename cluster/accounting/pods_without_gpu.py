@@ -1,0 +1,152 @@
+"""Pods on GPU nodes that ask for no GPU: why they run there, and what they take.
+
+The rule `gpu-node-without-request` finds the same pods, by the same functions.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cluster.accounting.nodes import taints_of
+from rules.base.json_values import as_text
+from rules.engine.evaluation import pod_from_raw, well_formed_pod
+from rules.gpu.claims import asks_for_any_gpu
+from rules.gpu.components import component_of
+from rules.inventory.inventory import EMPTY_INVENTORY
+from rules.objects.pod import MIRROR_ANNOTATION, Pod
+from rules.placement.gpu_nodes import gpu_node_label
+from rules.placement.named_nodes import selects_nodes_by_name
+from rules.placement.tolerations import display_taint, tolerates
+from rules.profile.context import Context
+from rules.profile.profile import Profile, Taint
+from rules.workloads.discovery import find_subjects
+from rules.workloads.referred_objects import new_builder
+
+RULE = "gpu-node-without-request"
+_OF_KUBERNETES = "node.kubernetes.io/"  # taints for the state of a node
+
+
+class PodWithoutGpu(NamedTuple):
+    """A pod on a node that asks for no GPU; `cpu` and `memory` are in units of 1e-9.
+
+    `why` it runs on a GPU node. If only its tolerations may say that, `why` is empty until
+    `on_node` compares them with the taints of the node. `is_of_platform`: a profile lists it as a
+    component of the GPU platform, which the rule excuses.
+    """
+
+    namespace: str
+    name: str
+    owner: str
+    node: str
+    cpu: int
+    memory: int
+    is_of_platform: bool
+    is_of_daemon_set: bool
+    why: str = ""
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+
+    def on_node(self, taints: Iterable[Taint]) -> PodWithoutGpu:
+        """Return the pod with the reason why it runs on a node with these taints."""
+        why = self.why or _why_admitted(self.tolerations, [*taints])
+        return self._replace(why=why, tolerations=())
+
+
+class GpuNodeTaints:
+    """The taints of GPU nodes, by the resource or the label by which rules know such nodes."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._known = new_builder(profile).gpu_nodes
+
+    def of(self, node: Mapping[str, Any]) -> tuple[Taint, ...] | None:
+        """The taints that keep pods from `node` for good; None if it is no GPU node."""
+        if not self._known.sign(node):
+            return None
+        return tuple(t for t in taints_of(node) if not t.key.startswith(_OF_KUBERNETES))
+
+
+def pod_without_gpu(
+    raw: Mapping[str, Any], profile: Profile, owner: str, requests: Mapping[str, int]
+) -> PodWithoutGpu | None:
+    """Return the pod `raw`, which takes `requests` of its node; None if it asks for a GPU."""
+    pod = _view(raw, profile)
+    if pod is None or asks_for_any_gpu(pod, EMPTY_INVENTORY):
+        return None
+    context = Context(datetime.date.min, profile=profile)
+    pod.exists = True
+    component = component_of(pod, context)
+    why = _why_by_itself(pod, context)
+    return PodWithoutGpu(
+        namespace=pod.object.namespace or "",
+        name=as_text(pod.metadata.get("name")),
+        owner=owner,
+        node=as_text(pod.spec.get("nodeName")),
+        cpu=requests.get("cpu", 0),
+        memory=requests.get("memory", 0),
+        is_of_platform=component is not None and (not component.rules or RULE in component.rules),
+        is_of_daemon_set=pod.is_daemon,
+        why=why,
+        tolerations=() if why else tuple(toleration for _, toleration in pod.tolerations),
+    )
+
+
+def _view(raw: Mapping[str, Any], profile: Profile) -> Pod | None:
+    manifest = {**raw}
+    if well_formed := well_formed_pod(manifest):
+        return pod_from_raw(*well_formed, profile, None)
+    found = (each for each in find_subjects(manifest, profile) if isinstance(each, Pod))
+    return next(found, None)
+
+
+def _why_by_itself(pod: Pod, context: Context) -> str:
+    """Return what brings the pod to its node whatever taints that has; empty if nothing does."""
+    if MIRROR_ANNOTATION in pod.annotations:
+        return "static pod of the node"
+    if pod.is_daemon:
+        return "a DaemonSet makes it for the node"
+    if label := gpu_node_label(pod):
+        return f"selects nodes with {label}"
+    return "selects nodes by name" if selects_nodes_by_name(pod, context) else ""
+
+
+def _why_admitted(tolerations: Collection[Mapping[str, Any]], taints: Sequence[Taint]) -> str:
+    if not taints:
+        return "the node has no taint"
+    for taint in taints:
+        if not any(tolerates(each, taint) for each in tolerations):
+            return f"named the node, or came before its taint {display_taint(taint)}"
+    if any(not each.get("key") for each in tolerations):
+        return "tolerates every taint"
+    return f"tolerates {', '.join(map(display_taint, taints))}"
+
+
+class TakenWithoutGpu(NamedTuple):
+    """The sums of pods that ask for no GPU: their numbers, and what they take of their nodes.
+
+    `nodes` is on how many GPU nodes they are; `others` are neither `of_platform` nor
+    `of_daemon_sets`.
+    """
+
+    pods: int
+    nodes: int
+    of_platform: int
+    of_daemon_sets: int
+    others: int
+    cpu: int
+    memory: int
+
+
+def taken_without_gpu(pods: Collection[PodWithoutGpu]) -> TakenWithoutGpu:
+    """Return the sums of `pods`."""
+    of_platform = sum(pod.is_of_platform for pod in pods)
+    of_daemon_sets = sum(pod.is_of_daemon_set and not pod.is_of_platform for pod in pods)
+    return TakenWithoutGpu(
+        pods=len(pods),
+        nodes=len({pod.node for pod in pods}),
+        of_platform=of_platform,
+        of_daemon_sets=of_daemon_sets,
+        others=len(pods) - of_platform - of_daemon_sets,
+        cpu=sum(pod.cpu for pod in pods),
+        memory=sum(pod.memory for pod in pods),
+    )

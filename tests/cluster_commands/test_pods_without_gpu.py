@@ -1,0 +1,296 @@
+"""Pods on GPU nodes that ask for no GPU: `gpus` lists them, with what they take and why."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.accounting.account import Account
+from cluster.audit.cli import main as audit
+from cluster.gpus.cli import main as gpus
+from policies.loading import default_policy
+from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
+
+GPU = "nvidia.com/gpu"
+RULE = "gpu-node-without-request"
+TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+PRESENT = {"nvidia.com/gpu.present": "true"}
+
+
+def running(name: str, **fields: Any) -> Object:
+    """A running pod as an API server lists it, on the node `gpu` unless `fields` say another."""
+    made = pod(name, fields.pop("limits", {"cpu": "1"}), on=fields.pop("on", "gpu"), **fields)
+    made["metadata"]["uid"] = name
+    made["spec"]["containers"][0]["image"] = "registry.example.com/app:1"
+    return made
+
+
+def written(folder: Path, *objects: Object) -> str:
+    file = folder / "cluster.json"
+    file.write_text(json.dumps(listed(*objects)), encoding="utf-8")
+    return str(file)
+
+
+def document(capsys: pytest.CaptureFixture[str], file: str, *arguments: str) -> Any:
+    assert gpus(["-f", file, "-o", "json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def names(found: Any) -> list[str]:
+    return [each["name"] for each in found["podsWithoutGpu"]]
+
+
+def test_it_lists_who_takes_cpu_and_memory_from_pods_with_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hungry = {"cpu": "6500m", "memory": "3Gi"}
+    file = written(
+        tmp_path,
+        node("gpu", {GPU: "4"}, labels=PRESENT, cpu="8"),
+        node("cpu"),
+        running("web-5d-1", limits=hungry, owner=("ReplicaSet", "web-5d")),
+        running("train", limits={GPU: 1, "cpu": "500m"}),
+        running("elsewhere", on="cpu"),
+        running("done", phase="Succeeded"),
+        running("waits", on=""),
+    )
+    assert gpus(["-f", file]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\n\n1 pod on 1 GPU node asks for no GPU, and takes 6500m CPU and 3.0Gi memory. Without "
+        "those not of the platform, 2 nvidia.com/gpu would not be stranded.\n`gpuward gpus "
+        "--without-gpu` lists them.\n"
+    )
+    assert gpus(["-f", file, "--without-gpu"]) == 0
+    assert capsys.readouterr().out == (
+        "NODE   NAMESPACE   POD        OWNER               CPU     MEMORY   PLATFORM   WHY\n"
+        "gpu    team-a      web-5d-1   replicaset/web-5d   6500m   3.0Gi    no         "
+        "the node has no taint\n"
+    )
+    found = document(capsys, file)
+    assert found["podsWithoutGpu"] == [
+        {
+            "namespace": "team-a",
+            "name": "web-5d-1",
+            "owner": "replicaset/web-5d",
+            "node": "gpu",
+            "why": "the node has no taint",
+            "cpu": 6.5,
+            "memoryBytes": 3 << 30,
+            "platform": False,
+            "daemonSet": False,
+        }
+    ]
+    assert found["nodes"][0]["resources"][0]["stranded"] == 2
+    assert found["nodes"][0]["strandedByPodsWithoutGpu"] == {GPU: 2}
+
+
+def test_cards_that_others_strand_are_not_laid_at_their_door(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pods with GPUs have the CPU themselves, or nothing is stranded."""
+    cramped = running("train", limits={GPU: 1, "cpu": "8"}, on="full")
+    small = running("small", limits={"memory": "1Gi"}, on="full")
+    roomy = running("web", on="roomy")
+    full, wide = node("full", {GPU: "4"}, cpu="8"), node("roomy", {GPU: "4"})
+    found = document(capsys, written(tmp_path, full, wide, cramped, small, roomy))
+    assert names(found) == ["small", "web"]
+    assert [each["strandedByPodsWithoutGpu"] for each in found["nodes"]] == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("taints", "fields", "why"),
+    [
+        ([], {}, "the node has no taint"),
+        ([CORDONED], {}, "the node has no taint"),
+        ([TAINT], {"tolerations": [TOLERATION]}, f"tolerates {GPU}=present:NoSchedule"),
+        ([TAINT], {"tolerations": [{"operator": "Exists"}]}, "tolerates every taint"),
+        (
+            [TAINT],
+            {},
+            f"named the node, or came before its taint {GPU}=present:NoSchedule",
+        ),
+        (
+            [TAINT],
+            {"nodeSelector": PRESENT},
+            "selects nodes with nvidia.com/gpu.present: true",
+        ),
+        ([], {"nodeSelector": {"kubernetes.io/hostname": "gpu"}}, "selects nodes by name"),
+        (
+            [TAINT],
+            {"owner": ("DaemonSet", "node-exporter"), "tolerations": [{"operator": "Exists"}]},
+            "a DaemonSet makes it for the node",
+        ),
+        (
+            [TAINT],
+            {"annotations": {"kubernetes.io/config.mirror": "1"}},
+            "static pod of the node",
+        ),
+    ],
+)
+def test_it_says_why_a_pod_is_there(
+    taints: list[Any],
+    fields: dict[str, Any],
+    why: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    there = node("gpu", {GPU: "4"}, spec={"taints": taints})
+    (found,) = document(capsys, written(tmp_path, there, running("web", **fields)))[
+        "podsWithoutGpu"
+    ]
+    assert found["why"] == why
+
+
+def operator_pod(name: str, account: str) -> Object:
+    made = running(
+        f"{name}-x",
+        namespace="gpu-operator",
+        owner=("DaemonSet", name),
+        serviceAccountName=account,
+    )
+    made["spec"]["containers"][0]["image"] = "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"
+    return made
+
+
+def test_the_agents_of_a_gpu_operator_are_no_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They strand nothing, and are told apart from the agents of others."""
+    agent = operator_pod("nvidia-device-plugin-daemonset", "nvidia-device-plugin")
+    other = running("log-1", namespace="logging", owner=("DaemonSet", "log"))
+    there = node("gpu", {GPU: "4"}, cpu="2")
+    file = written(tmp_path, there, agent, other)
+    found = document(capsys, file)
+    marks = {each["name"]: each["platform"] for each in found["podsWithoutGpu"]}
+    assert marks == {"nvidia-device-plugin-daemonset-x": True, "log-1": False}
+    assert found["nodes"][0]["resources"][0]["stranded"] == 4
+    assert found["nodes"][0]["strandedByPodsWithoutGpu"] == {GPU: 1}
+    assert gpus(["-f", file]) == 0
+    text = "2 pods on 1 GPU node ask for no GPU (1 of the GPU platform, 1 of DaemonSets), and take"
+    assert text in capsys.readouterr().out
+
+
+def cluster_of_every_kind() -> list[Object]:
+    """Pods that ask for something in every way, and pods that ask for nothing."""
+    return [
+        node("gpu", {GPU: "4"}),
+        node("by-label", labels=PRESENT),
+        node("cpu"),
+        running("plain"),
+        running("on-label", on="by-label"),
+        running("zero", limits={GPU: "0"}),
+        running("on-cpu", on="cpu"),
+        running("done", phase="Succeeded"),
+        running("starts", phase="Pending"),
+        running("asks", limits={GPU: "1"}),
+        running("asks-init", initContainers=[{"name": "i", "resources": {"limits": {GPU: 1}}}]),
+        running("misspelt", limits={"nvidia.com/a100": "1"}),
+        running("rdma", limits={"rdma/hca_shared_devices": "1"}),
+        running("claim", resourceClaims=[{"name": "g", "resourceClaimName": "unknown"}]),
+        running("mig", limits={"nvidia.com/mig-1g.10gb": "1"}),
+        running("agent", owner=("DaemonSet", "agent")),
+        operator_pod("nvidia-dcgm-exporter", "nvidia-dcgm-exporter"),
+    ]
+
+
+def test_gpus_and_audit_name_the_same_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The audit leaves out what the profile excuses."""
+    file = written(tmp_path, *cluster_of_every_kind())
+    policy = tmp_path / "policy.yaml"
+    rule = {"rules": {RULE: {"action": "deny"}}}
+    policy.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", **rule}))
+    pods = document(capsys, file, "--policy", str(policy))["podsWithoutGpu"]
+    audit(["-f", file, "--policy", str(policy), "-o", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    found = {each["name"] for each in findings if each["rule"] == RULE and each["kind"] == "Pod"}
+    assert {one["name"] for one in pods if not one["platform"]} == found
+    assert found == {
+        *("plain", "starts", "on-label", "zero", "rdma", "agent"),
+    }
+    assert [one["name"] for one in pods if one["platform"]] == ["nvidia-dcgm-exporter-x"]
+
+
+def test_an_audit_says_that_no_node_is_left_to_a_workload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its template may run on the GPU nodes that there are, and on no other."""
+    template = {"spec": {"containers": [{"name": "main", "image": "nginx:1.27"}]}}
+    web = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "team-a"},
+        "spec": {"template": template},
+    }
+    policy = tmp_path / "policy.yaml"
+    rule = {"rules": {RULE: {"action": "deny"}}}
+    policy.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", **rule}))
+
+    def message(*nodes: Object) -> str:
+        file = written(tmp_path, *nodes, web)
+        audit(["-f", file, "--policy", str(policy), "-o", "json"])
+        found = json.loads(capsys.readouterr().out)["findings"]
+        (text,) = (each["message"] for each in found if each["rule"] == RULE)
+        return str(text)
+
+    gpu = node("gpu", {GPU: "4"}, labels=PRESENT)
+    assert message(gpu).endswith("none of the known nodes is left for it without these")
+    assert "known nodes" not in message(gpu, node("cpu"))
+
+
+def test_nodes_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that has a label of GPU nodes and no GPU is known too."""
+    file = written(tmp_path, *cluster_of_every_kind())
+    assert names(document(capsys, file, "by-label")) == ["on-label"]
+    assert gpus(["-f", file, "--without-gpu", "by-label"]) == 0
+    assert "on-label" in capsys.readouterr().out
+
+
+def test_without_the_nodes_nothing_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, node("gpu", {GPU: "4"}), running("web"), running("a", limits={GPU: 1}))
+    assert document(capsys, file, "--namespace", "team-a")["podsWithoutGpu"] == []
+    assert gpus(["-f", file, "-n", "team-a"]) == 0
+    assert "ask for no GPU" not in capsys.readouterr().out
+
+
+def test_a_node_where_all_ask_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, node("gpu", {GPU: "4"}), running("a", limits={GPU: 1}))
+    assert gpus(["-f", file]) == 0
+    assert "for no GPU" not in capsys.readouterr().out
+    assert gpus(["-f", file, "--without-gpu"]) == 0
+    assert capsys.readouterr().out == "No pods without a GPU are on these nodes.\n"
+
+
+@pytest.mark.parametrize("other", [["-n", "a"], ["-o", "cgpu"], ["--by", "node"], ["-d"]], ids=str)
+def test_the_list_goes_with_no_other_view(other: list[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        gpus(["-f", "-", "--without-gpu", *other])
+    assert stopped.value.code == 2
+
+
+def test_twenty_thousand_pods_take_time_in_proportion() -> None:
+    """Four times as many pods take less than eight times as long."""
+    profile = default_policy([]).profile
+    nodes = [node(f"n{number}", {GPU: "8"}) for number in range(200)]
+    pods = [running(f"p{number}", on=f"n{number % 200}") for number in range(20_000)]
+
+    def seconds(some: list[Object]) -> float:
+        began = time.process_time()
+        account = Account(nodes, profile)
+        for each in some:
+            account.add_pod(each)
+        assert len(account.usage().without_gpu) == len(some)
+        return time.process_time() - began
+
+    few, all_of_them = min(seconds(pods[:5_000]) for _ in range(2)), seconds(pods)
+    assert all_of_them < 8 * few
+    assert all_of_them < 30
