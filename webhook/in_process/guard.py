@@ -41,7 +41,7 @@ _AUTOSCALER = f"{_CONTROLLERS}horizontal-pod-autoscaler"
 
 
 class Guard(NamedTuple):
-    """What is guarded, and against whom.
+    """The objects that are guarded, and who may change them.
 
     - `namespace`, `release`: where gpuward is installed, and how the names of its objects begin.
     - `users`, `groups`: who may change it besides its own accounts.
