@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from operator import itemgetter
+from pathlib import Path, PurePosixPath
 
 from kubeyaml.writing import write_yaml
 from policies.loading import PolicyError
@@ -17,6 +18,7 @@ from rules.profile.profile import Profile
 from sources.policy_file import PolicyChoice
 from terminal import CommandParser, write_error
 from webhook.in_process.fixes import fix_objects
+from webhook.in_process.guard import Guard
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.in_process.statements import (
     fixing_rules,
@@ -24,6 +26,7 @@ from webhook.in_process.statements import (
     reason_against,
     reason_against_fix,
 )
+from webhook.in_process.static_manifests import differences, digests, static_files, write_folder
 from webhook.registration import MODES, RegistrationOptions
 
 _DESCRIPTION = """\
@@ -31,12 +34,18 @@ Write the policy as objects that API servers evaluate themselves, without the we
 
   vap   ValidatingAdmissionPolicies, which refuse and warn: Kubernetes 1.30 and newer. Before 1.36
         API servers may crash while they compile any such policy: docs/in-process.md
-  map   a MutatingAdmissionPolicy, which fixes new pods in mode deny: Kubernetes 1.36 and newer"""
+  map   a MutatingAdmissionPolicy, which fixes new pods in mode deny: Kubernetes 1.36 and newer
+
+  static   a folder with both, which API servers read at their start, and which no request can
+           change: Kubernetes 1.37 and newer, docs/static-manifests.md"""
 _EPILOG = """\
 examples: gpuward export vap --policy gpuward.yaml | kubectl apply -f -
           gpuward export vap map --policy gpuward.yaml | kubectl apply -f -
+          gpuward export static --policy gpuward.yaml --mode deny --folder admission
+          gpuward export static --policy gpuward.yaml --mode deny --check admission
 
-exit status: 0 written, 2 wrong usage, or a policy that cannot be used or is too large
+exit status: 0 written, or the checked folder is that of the policy, 1 it is not, 2 wrong usage, or
+a policy that cannot be used or is too large
 """
 
 MAX_ANNOTATION_BYTES = 262_144
@@ -45,6 +54,9 @@ MAX_OBJECT_BYTES = 1_500_000
 """A little less than what etcd accepts by default."""
 
 _MAKERS = {"vap": policy_objects, "map": fix_objects}
+_STATIC = "static"
+DEFAULT_PATH_ON_NODE = "/etc/kubernetes/gpuward"
+"""kubeadm and others have the other files of API servers in the folder above."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -56,7 +68,11 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "kinds", choices=tuple(_MAKERS), nargs="+", metavar="KIND", help="vap, map, or both"
+        "kinds",
+        choices=(*_MAKERS, _STATIC),
+        nargs="+",
+        metavar="KIND",
+        help="vap, map, or both; or static",
     )
     parser.add_argument(
         "--explain",
@@ -99,7 +115,53 @@ def make_parser() -> argparse.ArgumentParser:
         default="Fail",
         help="what happens in mode deny to a pod of which an expression fails (default: Fail)",
     )
+    _add_static_options(parser.add_argument_group("options of static"))
     return parser
+
+
+def _add_static_options(group: argparse._ArgumentGroup) -> None:
+    default = Guard()
+    place = group.add_mutually_exclusive_group()
+    place.add_argument("--folder", metavar="DIR", help="write into this folder; it may be missing")
+    place.add_argument(
+        "--check", metavar="DIR", help="write nothing, and say what in this folder differs"
+    )
+    group.add_argument(
+        "--path-on-node",
+        metavar="DIR",
+        default=DEFAULT_PATH_ON_NODE,
+        help="where the folder will be on the machines of API servers, as an absolute path "
+        f"(default: {DEFAULT_PATH_ON_NODE})",
+    )
+    group.add_argument(
+        "--namespace",
+        metavar="NAME",
+        default=default.namespace,
+        help=f"the namespace of gpuward, which is guarded (default: {default.namespace})",
+    )
+    group.add_argument(
+        "--release",
+        metavar="NAME",
+        default=default.release,
+        help=f"how the names of its objects begin, which are guarded (default: {default.release})",
+    )
+    group.add_argument(
+        "--break-glass-user",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a user who may change what is guarded, and the modes of namespaces; repeatable",
+    )
+    group.add_argument(
+        "--break-glass-group",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a group of such users; repeatable",
+    )
+    group.add_argument(
+        "--no-guard", action="store_true", help="guard nothing of gpuward: only evaluate pods"
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -112,7 +174,8 @@ def main(arguments: list[str]) -> int:
         write_error("gpuward", *str(error).split("\n"))
         return 2
     if options.explain:
-        sys.stdout.writelines(_explain(policy, options.kinds))
+        kinds = [*_MAKERS] if _STATIC in options.kinds else options.kinds
+        sys.stdout.writelines(_explain(policy, kinds))
         return 0
     registration = RegistrationOptions(
         default=Action[options.mode.upper()],
@@ -122,6 +185,10 @@ def main(arguments: list[str]) -> int:
     if registration.default < registration.minimum:
         parser.error("--mode is weaker than --minimum-mode")
     export_options = ExportOptions(registration, options.failure_policy)
+    if _STATIC not in options.kinds and (options.folder or options.check):
+        parser.error(f"--{'folder' if options.folder else 'check'} is an option of static")
+    if _STATIC in options.kinds:
+        return _static(parser, options, policy, export_options)
     objects = [made for kind in options.kinds for made in _MAKERS[kind](policy, export_options)]
     if not objects:
         write_error("gpuward export", "the policy has nothing that can be exported")
@@ -143,6 +210,44 @@ def main(arguments: list[str]) -> int:
         )
     sys.stdout.write("---\n".join(write_yaml(made) for made in objects))
     return 0
+
+
+def _static(
+    parser: argparse.ArgumentParser,
+    options: argparse.Namespace,
+    policy: Policy,
+    export_options: ExportOptions,
+) -> int:
+    """Write or check the folder of static manifests; the exit status."""
+    if len(options.kinds) > 1:
+        parser.error("static has vap and map in it: name it alone")
+    chosen = options.folder or options.check
+    if not chosen:
+        parser.error("static needs --folder or --check")
+    path_on_node = PurePosixPath(options.path_on_node)
+    if not path_on_node.is_absolute():
+        parser.error(f"--path-on-node: {options.path_on_node} is no absolute path")
+    guard = Guard(
+        options.namespace,
+        options.release,
+        options.break_glass_user,
+        options.break_glass_group,
+    )
+    files = static_files(policy, export_options, None if options.no_guard else guard, path_on_node)
+    folder = Path(chosen)
+    try:
+        if options.folder:
+            write_folder(folder, files)
+        found = [*differences(folder, files)]
+    except OSError as error:
+        write_error("gpuward export", f"{error.filename}: {error.strerror}")
+        return 2
+    for sentence in found:
+        write_error("gpuward export", f"{folder}: {sentence}")
+    if not found:
+        sys.stdout.writelines(f"{folder / path}\n" for path in files)
+        sys.stdout.writelines(f"{plugin} {digest}\n" for plugin, digest in digests(files).items())
+    return 1 if found else 0
 
 
 def _explain(policy: Policy, kinds: Sequence[str]) -> Iterator[str]:

@@ -76,9 +76,14 @@ DIGEST_ANNOTATION = "gpuward.io/digest"
 """Has the `digest_of` an object as it was written."""
 
 
-def policy_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
-    """Every object of the export, a policy before its bindings."""
-    return map(with_digest, _objects(policy, options))
+def policy_objects(
+    policy: Policy, options: ExportOptions, levels: Sequence[Action] = LEVELS
+) -> Iterator[dict[str, Any]]:
+    """Every object of the export, a policy before its bindings.
+
+    `levels` are the actions of the findings that it is about, the strictest first.
+    """
+    return map(with_digest, _objects(policy, options, levels))
 
 
 def with_digest(made: dict[str, Any]) -> dict[str, Any]:
@@ -99,14 +104,16 @@ def digest_of(raw: Mapping[str, Any]) -> str:
     return sha256_hex(json.dumps(content, sort_keys=True))[:32]
 
 
-def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
+def _objects(
+    policy: Policy, options: ExportOptions, levels: Sequence[Action]
+) -> Iterator[dict[str, Any]]:
     rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
     groups: dict[str, list[ExportedRule]] = {}
     for rule in rules:
         groups.setdefault(rule.active.rule.family, []).append(rule)
     first = True
     for group, members in sorted(groups.items()):
-        for level in LEVELS:
+        for level in levels:
             texts = ((rule, findings_at(rule, level, exceptions, rules)) for rule in members)
             found = [(rule, concat(lists)) for rule, lists in texts if lists]
             if found:

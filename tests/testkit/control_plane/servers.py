@@ -107,7 +107,7 @@ class Servers:
         file.write_text(json.dumps(config), encoding="utf-8")
         return file
 
-    def wait(self, method: str, path: str, **arguments: Any) -> None:
+    def wait(self, method: str, path: str, *, seconds: float = 60, **arguments: Any) -> None:
         """Wait until the request succeeds; ProcessError if a program ends meanwhile."""
 
         def succeeds() -> bool:
@@ -117,7 +117,7 @@ class Servers:
             except OSError:
                 return False
 
-        eventually(succeeds, what=f"{method} {path}")
+        eventually(succeeds, seconds=seconds, what=f"{method} {path}")
 
     def _client(self, pair: KeyPairFiles | None, token: str | None) -> Client:
         context = ssl.create_default_context(cafile=self.authority.file)
@@ -135,7 +135,8 @@ class Servers:
         arguments = (self.authority.file, self._server, self._tokens)
         own = flags.api_server(self.settings, *arguments)
         self._start("kube-apiserver", own + self._api_server_flags)
-        self.wait("GET", "/readyz")
+        # It compiles the policies of files before it answers.
+        self.wait("GET", "/readyz", seconds=240)
 
 
 def _files(pair: KeyPairFiles) -> dict[str, str]:
