@@ -87,7 +87,7 @@ CATALOG: tuple[Rule[Any], ...] = (
     indexed_rule("rules.catalog.claims.unused_claim", "a pod declares a resource claim that none of its containers uses", action=Action.WARN, since="0.1", needs=(traits.RESOURCE_CLAIMS_OF_POD,)),
     indexed_rule("rules.catalog.claims.claim_and_resource", "a container asks for the same kind of device by a resource claim and by a resource", action=Action.WARN, since="0.1", needs=(traits.CLAIM_IN_CONTAINER, traits.GPU_RESOURCE, traits.KNOWN_CLAIMS), needs_resources=True),
     indexed_rule("rules.catalog.claims.missing_claim", "a pod refers to a resource claim, a template or a request by a name that is not there", action=Action.WARN, since="0.1", needs=(traits.RESOURCE_CLAIMS_OF_POD, traits.KNOWN_CLAIMS), needs_resources=True),
-    indexed_rule("rules.catalog.claims.shared_claim", "all replicas of a workload share one resource claim", subject=KubernetesObject, action=Action.WARN, since="0.1", needs=(traits.GPU_WORKLOAD,)),
+    indexed_rule("rules.catalog.claims.shared_claim", "all replicas of a workload share one resource claim", action=Action.WARN, since="0.1", needs=(traits.CLAIM_IN_CONTAINER,)),
     indexed_rule("rules.catalog.claims.uncounted_claim", "ray or Kubeflow's Trainer is not told of the GPUs that a claim brings", action=Action.WARN, since="0.1", needs=(traits.CLAIM_IN_CONTAINER, traits.KNOWN_CLAIMS)),
     indexed_rule("rules.catalog.sharing.core_without_mem", "computing power of a shared GPU is asked for without memory", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
     indexed_rule("rules.catalog.sharing.share_without_card", "a container asks for a part of a card and for no card", action=Action.DENY, since="0.1", needs=(traits.SHARE,), needs_resources=True),
