@@ -20,7 +20,9 @@ from rules.workloads.discovery import find_subjects
 from rules.workloads.pod_counts import pods_of_template
 from rules.workloads.referred_objects import add_objects, new_builder
 
-_RULES = frozenset({"queue-without-resource", "quota-exceeded", "untolerated-flavor"})
+_RULES = frozenset(
+    {"flavor-mismatch", "queue-without-resource", "quota-exceeded", "untolerated-flavor"}
+)
 """The rules about workloads that Kueue never admits."""
 _PARTIAL = "kueue.x-k8s.io/job-min-parallelism"
 _STOPPED = ("Hold", "HoldAndDrain")

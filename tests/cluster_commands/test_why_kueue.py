@@ -139,6 +139,10 @@ def test_a_suspended_job_says_what_kueue_says(why: Asked, name: str) -> None:
             "insufficient quota for nvidia.com/gpu in flavor a100, previously considered podsets",
             "ask for less nvidia.com/gpu, or raise the quota of the flavor a100 in its queue",
         ),
+        (
+            "flavor a100 doesn't match node affinity",
+            "select nodes of the flavor a100 in the template of the job, or none",
+        ),
         ("LocalQueue research doesn't exist", "create the LocalQueue research, or correct"),
         ("ClusterQueue gpus is inactive", "kubectl describe clusterqueue gpus"),
         ("", "kubectl describe workload job-train -n ml"),
@@ -321,6 +325,14 @@ def test_a_queue_that_never_admits_a_job_comes_before_its_nodes(
     assert "can take it" not in out
     assert "nodes are available" not in out
     assert why(*NODES, queue, QUEUE, flavor(), manifest=queued)[0] == CANNOT
+
+
+def test_a_job_that_selects_nodes_of_no_flavor_is_never_admitted(why: Asked) -> None:
+    queued = job(suspend=False, labels=QUEUED)
+    queued["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "l4"}
+    status, out = why(*NODES, queued, cluster_queue(), QUEUE, flavor(), name="job/train")
+    assert status == CANNOT
+    assert 'The pod template selects "pool=l4", and the flavor "a100"' in out
 
 
 @pytest.mark.parametrize(
