@@ -73,7 +73,8 @@ def check_mismatched_flavors(facts: DoctorFacts) -> Iterator[Row]:
     Only of workloads that ask for GPUs.
     Source: kubernetes-sigs/kueue, pkg/scheduler/flavorassigner/flavorassigner.go
     """
-    waiting: dict[tuple[str, str], list[str]] = {}
+    waiting: dict[str, list[str]] = {}
+    others: dict[str, dict[str, None]] = {}
     for workload in facts.objects(KUEUE_WORKLOADS):
         message = _why_without_quota(workload)[:_MAX_MESSAGE]
         flavors = _MISMATCH.findall(message)
@@ -83,12 +84,12 @@ def check_mismatched_flavors(facts: DoctorFacts) -> Iterator[Row]:
         namespace = as_text(as_object(workload.get("metadata")).get("namespace"))
         queue = as_text(as_object(workload.get("spec")).get("queueName"))
         subject = f"localqueue/{queue} in {namespace}"
-        listed = first_few([*dict.fromkeys(flavors)])
-        waiting.setdefault((subject, listed), []).append(f"{name_of(workload)} in {namespace}")
-    for (subject, listed), names in sorted(waiting.items()):
+        waiting.setdefault(subject, []).append(f"{name_of(workload)} in {namespace}")
+        others.setdefault(subject, {}).update(dict.fromkeys(flavors))
+    for subject, names in sorted(waiting.items()):
         message = (
             f"workloads that Kueue never admits, because their templates select other nodes than "
-            f"those of {listed}: {len(names):,}: {first_few(names)}"
+            f"those of {first_few([*others[subject]])}: {len(names):,}: {first_few(names)}"
         )
         yield wrong(_KUEUE, subject, message, _MISMATCH_REMEDY, names=names)
 
