@@ -1,4 +1,4 @@
-"""How many pods a controller makes of one template, by the counts in the objects around it.
+"""The number of pods that a controller makes of one template, by the objects around it.
 
 Source: `PodSpec` templates of batch/v1 Job, kubernetes-sigs/jobset `api/jobset/v1alpha2`
 (`ReplicatedJob`), kubernetes-sigs/lws `api/leaderworkerset/v1` (`LeaderWorkerTemplate`),
