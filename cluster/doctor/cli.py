@@ -40,7 +40,11 @@ from cluster.doctor.checks.failed_calls import (
 from cluster.doctor.checks.gpuward import check_exclusion, check_namespaces, check_own_webhook
 from cluster.doctor.checks.in_process import check_in_process
 from cluster.doctor.checks.kubernetes_faults import check_kubernetes_faults
-from cluster.doctor.checks.kueue import check_kueue, check_untolerated_flavors
+from cluster.doctor.checks.kueue import (
+    check_kueue,
+    check_mismatched_flavors,
+    check_untolerated_flavors,
+)
 from cluster.doctor.checks.nodes import (
     check_by_catalog,
     check_cpu_policy,
@@ -231,6 +235,7 @@ def _cluster_rows(facts: DoctorFacts, *, ask_kubelets: bool) -> Iterator[Row]:
     yield from check_device_classes(facts)
     yield from check_kueue(facts)
     yield from check_untolerated_flavors(facts)
+    yield from check_mismatched_flavors(facts)
     yield from check_autoscaler(facts)
     yield from check_claims(facts)
     yield from check_exporter(facts)

@@ -14,6 +14,7 @@ from cluster.source.files import FileSource
 from cluster.source.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,
+    CLUSTER_QUEUES,
     CSI_CAPACITIES,
     CSI_DRIVERS,
     CSI_NODES,
@@ -33,6 +34,7 @@ from cluster.source.objects import (
     SLICES,
     STORAGE_CLASSES,
     TAINT_RULES,
+    TOPOLOGIES,
     VOLUME_ATTACHMENTS,
     MissingRightError,
     NotServedError,
@@ -66,6 +68,7 @@ from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
 from cluster.why.pod_devices import claims_in, is_claim
+from cluster.why.queues import Queues, find_queue_hurdles
 from cluster.why.volumes.known import Known, KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes
 from policies.loading import default_policy
@@ -92,14 +95,14 @@ _PLAIN_VOLUMES = frozenset(
 class Workload(NamedTuple):
     """Pods that do not exist yet: how many run at the same time; None if that is not known.
 
-    `beside` are the claims and templates of claims of the same file; `queue` is that of Kueue, in
-    which the workload has to wait.
+    `beside` are the claims and templates of claims of the same file. `queued` is the object that
+    has to wait in a queue of Kueue, if one does.
     """
 
     pod: Object
     pods: int | None
     beside: tuple[Object, ...] = ()
-    queue: str = ""
+    queued: Object | None = None
 
 
 class Explainer:
@@ -200,7 +203,10 @@ class Explainer:
         if not waiting and kind in {"", "job"}:
             jobs = [raw for raw in self._snapshot.objects(JOBS, home) if name_of(raw) == name]
             _only_one_namespace(jobs, name)
-            return [found for job in jobs for found in self._explain_job(job)]
+            held = [self._kueue.workload_of(job) for job in jobs]
+            if None in held or not jobs:
+                return [found for job in jobs for found in self._explain_job(job)]
+            waiting = [raw for raw in held if raw is not None]  # of what has made the Job
         _only_one_namespace(waiting, name)
         found = []
         for raw in waiting:
@@ -228,7 +234,9 @@ class Explainer:
             return  # no API server accepts a Job without a template
         spec = as_object(job.get("spec"))
         made = {**as_object(pods[0].manifest)}
-        found = self.explain_workload(Workload(made, _count("Job", spec)))
+        queue = _queue_of(job)
+        workload = Workload(made, _count("Job", spec), queued=job if queue else None)
+        found = self.explain_workload(workload)
         if over := _how_it_ended(job):
             hurdle = Hurdle(f"the Job {name_of(job)} has ended: {over}", "create another one")
             found = found._replace(hurdles=(hurdle,))
@@ -236,14 +244,16 @@ class Explainer:
             name = name_of(job)
             where = f"{name} -n {namespace_in(job)}"
             remedy = f'resume it: kubectl patch job {where} -p \'{{"spec":{{"suspend":false}}}}\''
-            if queue := labels_of(job).get(QUEUE_LABEL):
+            if queue:
                 remedy = f"it waits in the queue {queue} of Kueue, which has no Workload of it"
                 if not self._kueue.is_known:
                     remedy = (
                         f"it waits in the queue {queue} of Kueue, whose Workload is not known here"
                     )
             hurdle = Hurdle(f"the Job {name} is suspended: it has no pods", remedy)
-            found = found._replace(hurdles=(hurdle, *found.hurdles))
+            # A queue that never admits it is the reason why it stays so.
+            hurdles = (*found.hurdles, hurdle) if queue else (hurdle, *found.hurdles)
+            found = found._replace(hurdles=hurdles)
         yield found
 
     def explain_workload(self, workload: Workload) -> Explanation:
@@ -258,10 +268,25 @@ class Explainer:
             unchecked=(*found.unchecked, *filter(None, (reviewed.unknown,))),
             is_unfinished=bool(reviewed.unknown),
         )
-        if workload.queue and self._has_kueue:
-            doubt = f"whether Kueue admits it from the queue {workload.queue}"
-            found = found._replace(unchecked=(*found.unchecked, doubt))
+        if workload.queued is not None and self._has_kueue:
+            queue = _queue_of(workload.queued)
+            queues = self._queues(home.name)
+            hurdles = [*find_queue_hurdles(workload.queued, queue, home.name, queues)]
+            doubt = f"whether Kueue admits it from the queue {queue}"
+            found = found._replace(
+                hurdles=(*hurdles, *found.hurdles),
+                unchecked=(*found.unchecked, doubt),
+                placed=None if hurdles else found.placed,
+            )
         return found
+
+    def _queues(self, namespace: str) -> Queues:
+        flavors, topologies = map(self._snapshot.objects, (RESOURCE_FLAVORS, TOPOLOGIES))
+        local = self._snapshot.by_name(LOCAL_QUEUES, namespace)
+        clusters = self._snapshot.by_name(CLUSTER_QUEUES)
+        are_read = not {LOCAL_QUEUES, CLUSTER_QUEUES} & self._snapshot.missing.keys()
+        are_all = are_read and self._snapshot.source.is_complete
+        return Queues(local, clusters, (*flavors, *topologies), are_all)
 
     def _explain_workload(self, workload: Workload) -> Explanation:
         pod, count, beside, _ = workload
@@ -451,7 +476,7 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
     for raw in FileSource([file], sys.stdin.buffer).list_all({}, None, _raise):
         kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
         if (kind, group) == ("Pod", ""):
-            found.append(Workload(raw, 1, queue=labels_of(raw).get(QUEUE_LABEL, "")))
+            found.append(Workload(raw, 1, queued=raw if _queue_of(raw) else None))
         elif is_claim(raw):
             beside.append(raw)
         elif has_final_pods(kind, group):
@@ -459,8 +484,8 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
             pods = [{**as_object(pod.manifest)} for pod in made]
             is_counted = len(pods) == 1 and group in BUILT_IN_GROUPS
             count = _count(kind, as_object(raw.get("spec"))) if is_counted else None
-            queue = labels_of(raw).get(QUEUE_LABEL, "")
-            found += (Workload(pod, count, queue=queue) for pod in pods)
+            queued = raw if _queue_of(raw) else None
+            found += (Workload(pod, count, queued=queued) for pod in pods)
     if not found:
         raise SourceError(f"{file}: there is no Pod, and no object that makes pods")
     return [workload._replace(beside=tuple(beside)) for workload in found]
@@ -471,6 +496,11 @@ def _are_of_one_pod(volumes: Volumes, pod: Object) -> bool:
     spec = as_object(pod.get("spec"))
     is_made = any(volume.get("ephemeral") for _, volume in as_objects(spec.get("volumes")))
     return volumes.is_for_one_pod or is_made or not all(d.is_read_only for d in disks_of(spec))
+
+
+def _queue_of(raw: Object) -> str:
+    """Return the LocalQueue of Kueue in which an object waits; empty if it names none."""
+    return labels_of(raw).get(QUEUE_LABEL, "")
 
 
 def _how_it_ended(job: Object) -> str:

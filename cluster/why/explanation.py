@@ -102,7 +102,7 @@ class Explanation(NamedTuple):
         known.
         """
         is_refused_later = any(not all(group.messages) for group in self.groups)
-        is_unsure = bool(self.fitting and self.unchecked)
+        is_unsure = bool(self.fitting and (self.unchecked or self.hurdles))
         is_about_nodes = not (self.node or self.other_scheduler or self.is_admitted)
         if not is_about_nodes or is_refused_later or is_unsure:
             return ""

@@ -17,7 +17,12 @@ from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 
 _WORKLOAD = "kueue.x-k8s.io/workload"
-_FLAVOR = re.compile(r"in flavor ([^\s,;]+)")
+_MISMATCH = re.compile(r"flavor (\S+) doesn't match node affinity")
+_OTHER_NODES = (
+    "select nodes of the flavor {} in the template of the job, or none: Kueue adds the labels of "
+    "the flavor to its pods"
+)
+_FLAVOR = re.compile(r"in flavor ([^\s,;]+)|flavor (\S+) doesn't match node affinity")
 _UNUSED = re.compile(r"insufficient unused quota for (\S+) in flavor (\S+), (\S+) more needed")
 _TOO_MUCH = re.compile(r"insufficient quota for (\S+) in flavor (\S+),")
 _TAINT = re.compile(r"untolerated taint (.{1,200}?) in flavor (\S+)")
@@ -171,7 +176,7 @@ class Kueue:
     def _nodes_of(self, message: str) -> str:
         """The nodes of the flavors that a message names."""
         said = []
-        for name in dict.fromkeys(_FLAVOR.findall(message)):
+        for name in dict.fromkeys(map("".join, _FLAVOR.findall(message))):
             spec = self._flavors.get(name, {}).get("spec")
             if not isinstance(spec, dict):
                 continue
@@ -205,7 +210,9 @@ class Kueue:
         if stopped := _STOPPED.search(message):
             where = f" -n {home}" if stopped[1] == "LocalQueue" else ""
             return f"look why: kubectl describe {stopped[1].lower()} {stopped[2]}{where}"
-        return f"look at it: kubectl describe workload {name_of(workload)} -n {home}"
+        mismatch = _MISMATCH.search(message)
+        look = f"look at it: kubectl describe workload {name_of(workload)} -n {home}"
+        return _OTHER_NODES.format(mismatch[1]) if mismatch else look
 
 
 def is_admitted(workload: Object) -> bool:

@@ -163,6 +163,7 @@ REPORTS = _import_rules(
     "quota.unknown_queue_resource",
     "quota.queue_fraction",
     "quota.queue_without_resource",
+    "quota.flavor_mismatch",
     "quota.limit_range_gpu",
     "quota.limit_range_exceeded",
     "quota.made_up_owner",

@@ -1,15 +1,16 @@
 """The device classes that have GPUs, and the claims that a pod declares and uses."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_objects, as_text
+from rules.base.text_matching import matches_any
 from rules.gpu.devices import (
     DEVICE_CLASS_PREFIX,
     is_device_class,
-    name_of_unknown_device,
     request_of,
     requested_resources,
+    unknown_devices,
 )
 from rules.inventory.inventory import DeviceClass, Inventory, ResourceClaim, ResourceClaimTemplate
 from rules.objects.container import Container
@@ -153,11 +154,14 @@ def may_need_gpu_nodes(pod: Pod, inventory: Inventory) -> bool:
     )
 
 
-def asks_for_any_gpu(pod: Pod, inventory: Inventory) -> bool:
+def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[str] = ()) -> bool:
     """Return whether the pod asks for a GPU, for what may be one, or has a claim that may be.
 
-    A resource that no profile knows may be a GPU by its name; a claim may be if it is not known.
+    A resource that no profile knows may be a GPU by its name, unless one of the patterns
+    `other_devices` matches it; a claim may be if it is not known.
     """
     return may_need_gpu_nodes(pod, inventory) or any(
-        asks_for_gpu(container) or name_of_unknown_device(container) for container in pod.containers
+        asks_for_gpu(container)
+        or not all(matches_any(other_devices, name) for name in unknown_devices(container))
+        for container in pod.containers
     )

@@ -141,11 +141,16 @@ def _gpu_resources(container: Container, path: Path, value: Any) -> Iterator[tup
 
 
 def name_of_unknown_device(container: Container) -> str:
-    """An extended resource of `container` that may be a GPU, by a name that gpuward does not know.
+    """The first of `unknown_devices`; empty if there is none."""
+    return next(unknown_devices(container), "")
 
-    Empty if there is none. Device plugins can rename what they offer, as `nvidia.com/a100`, and
-    users misspell names, as `gpu`, or put the right one in a wrong place. Resources of RDMA and of
-    other devices are not meant.
+
+def unknown_devices(container: Container) -> Iterator[str]:
+    """The extended resources of `container` that may be GPUs, by names that gpuward does not know.
+
+    Device plugins can rename what they offer, as `nvidia.com/a100`, and users misspell names, as
+    `gpu`, or put the right one in a wrong place. Resources of RDMA and of other devices are not
+    meant.
     """
     for name in dict.fromkeys((*container.limits, *container.requests)):
         if container.profile.resource(name) or not (
@@ -159,8 +164,8 @@ def name_of_unknown_device(container: Container) -> str:
         if any(map(_may_be_positive, amounts)) and not (
             RDMA_PATTERN.search(lower) or NO_GPU.search(lower)
         ):
-            return name
-    return next((name for _, name in misplaced_resources(container)), "")
+            yield name
+    yield from (name for _, name in misplaced_resources(container))
 
 
 def requests_share(container: Container) -> bool:

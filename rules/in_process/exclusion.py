@@ -22,6 +22,7 @@ from rules.in_process.expression import (
     string,
 )
 from rules.in_process.nodes import REQUIRED_TERMS, tolerates
+from rules.in_process.patterns import matches_any
 from rules.in_process.requests import is_class, unknown_devices
 from rules.in_process.statement import add, created, dynamic
 from rules.placement.exclusion import (
@@ -38,21 +39,27 @@ _SELECTOR = get(OBJECT.spec, "nodeSelector", {})
 _TOLERATIONS = get(OBJECT.spec, "tolerations", [])
 
 
-def exclusion_words(labels: NodeLabels, profile: Profile) -> Mapping[str, Value]:
+def exclusion_words(
+    labels: NodeLabels, profile: Profile, other_devices: Sequence[str] = ()
+) -> Mapping[str, Value]:
     """Return the variables about a pod that is kept off nodes with `labels`.
 
-    - `mayNeedGpu`: it asks for a GPU, for what may be one, or has a claim.
+    - `mayNeedGpu`: it asks for a GPU, for what may be one, or has a claim. The resources with the
+      patterns `other_devices` are no GPUs.
     - `selectedGpuLabel`: the label by which it selects GPU nodes; empty if it does not.
     - `mayBeKeptOff`: it neither needs a GPU nor selects GPU nodes.
     - `mayRunOnGpuNodes`: its node selector and required affinity allow such nodes.
     - `wideTolerations`: `wide_tolerations`.
     """
+    unknown = unknown_devices()
+    if other_devices:
+        unknown = unknown.filter(lambda n: not_(matches_any(n, other_devices)))
 
     def asks(c: Expression) -> Expression:
         return any_of(
             c.devices.exists(lambda d: any_of(_is_known(d), is_class(d.name))),
             c.isTarget,
-            unknown_devices().size() > 0,
+            unknown.size() > 0,
         )
 
     may_need = any_of(

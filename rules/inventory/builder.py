@@ -247,6 +247,7 @@ def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Cluster
     spec = as_object(raw.get("spec"))
     may_borrow = bool(spec.get("cohortName") or spec.get("cohort"))
     flavors: dict[str, tuple[str, ...]] = {}
+    empty: dict[str, tuple[str, ...]] = {}
     most: dict[str, int] = {}
     for _, group in as_objects(spec.get("resourceGroups")):
         listed = group.get("coveredResources")
@@ -257,12 +258,14 @@ def _cluster_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Cluster
         }
         for name in covered:
             flavors[name] = tuple(f for f, known in limits.items() if known.get(name) != 0)
+            if others := tuple(f for f in limits if f not in flavors[name]):
+                empty[name] = others
             amounts = [known.get(name) for known in limits.values()]
             known_amounts = [amount for amount in amounts if amount is not None]
             if amounts and len(known_amounts) == len(amounts):
                 most[name] = max(known_amounts)
     checks = spec.get("admissionChecks") or spec.get("admissionChecksStrategy")
-    return ClusterQueue(frozenset(flavors), flavors, most, has_checks=bool(checks))
+    return ClusterQueue(frozenset(flavors), flavors, most, bool(checks), empty)
 
 
 def _limits_of_flavor(flavor: Mapping[str, Any], *, may_borrow: bool) -> Mapping[str, int]:
@@ -301,6 +304,7 @@ def _resource_flavor(raw: Mapping[str, Any], _variables: VariableNames) -> Resou
         flavor_taints(spec.get("nodeTaints")),
         tuple(toleration for _, toleration in as_objects(spec.get("tolerations"))),
         as_text(spec.get("topologyName")),
+        {key: as_text(value) for key, value in as_object(spec.get("nodeLabels")).items()},
     )
 
 

@@ -119,12 +119,14 @@ class ClusterQueue(NamedTuple):
     `flavors` has for each of them the names of the ResourceFlavors of which workloads can get it,
     and `most` how much of it the pods of a workload can get that are alike, if that is limited.
     With `has_checks`, others decide too whether it admits a workload, and may make nodes for it.
+    `empty_flavors` are those beside `flavors` of which workloads can get nothing of a resource.
     """
 
     resources: frozenset[str]
     flavors: Mapping[str, tuple[str, ...]] = _NO_RECORDS
     most: Mapping[str, int] = _NO_RECORDS
     has_checks: bool = False
+    empty_flavors: Mapping[str, tuple[str, ...]] = _NO_RECORDS
 
 
 class ConfigMap(NamedTuple):
@@ -297,12 +299,13 @@ class FlavorTaint(NamedTuple):
 class ResourceFlavor(NamedTuple):
     """Kueue's ResourceFlavor: its taints, and the tolerations that it gives to its workloads.
 
-    `topology` is the name of its Topology; it may be empty.
+    `topology` is the name of its Topology; it may be empty. `labels` are those of its nodes.
     """
 
     taints: tuple[FlavorTaint, ...]
     tolerations: tuple[Mapping[str, Any], ...]
     topology: str = ""
+    labels: Mapping[str, str] = _NO_RECORDS
 
 
 class FlavorNodes(NamedTuple):

@@ -63,8 +63,10 @@ class Pod(SubjectView):
     owner_metadata: PodMetadata | None = None
     # The object whose field the pod, or its template, is in a custom resource; set by `pod_search`.
     holder: Mapping[str, Any] = MappingProxyType({})
-    # The `spec` of the object that the pod is, or is in; set by `workloads.discovery`.
+    # The `spec` of the object that the pod is, or is in, and its path; set by
+    # `workloads.discovery`.
     owner_spec: Mapping[str, Any] = MappingProxyType({})
+    owner_spec_path: Path = ()
     # The owners of the object that the pod is, or is in; set by `workloads.discovery`.
     owners: Sequence[Mapping[str, Any]] = ()
     # The containers of the version before an edit.

@@ -221,16 +221,32 @@ class NodeSelection(NamedTuple):
 
 def node_selection(pod: Pod, survey: NodeSurvey) -> NodeSelection | None:
     """Return the pod's demands of labels that `survey` keeps; None if there are too many."""
-    kept = tuple(survey.labels)
+    terms = [term for _, term in required_terms(pod) if not is_empty_term(term)]
+    return _selection(pod, terms, tuple(survey.labels))
+
+
+def flavor_selection(pod: Pod, keys: tuple[str, ...]) -> NodeSelection | None:
+    """Return the pod's demands of the labels `keys`, as Kueue compares them with its flavors.
+
+    To Kueue a term that demands nothing of these labels is met by every flavor, also one without
+    any expression; to kube-scheduler such a term is met by no node. None if there are too many.
+    Source: kubernetes-sigs/kueue, `flavorassigner.go` (`flavorSelector`).
+    """
+    return _selection(pod, [term for _, term in required_terms(pod)], keys)
+
+
+def _selection(
+    pod: Pod, terms: Sequence[Mapping[str, Any]], keys: tuple[str, ...]
+) -> NodeSelection | None:
     selector = selector_expressions(pod)
-    terms = [[e for _, e in expressions(t)] for _, t in required_terms(pod) if not is_empty_term(t)]
-    everything = [*selector, *(e for term in terms for e in term)]
+    alternatives = [[expression for _, expression in expressions(term)] for term in terms]
+    everything = [*selector, *(e for term in alternatives for e in term)]
     values = sum(len(e["values"]) for e in everything if isinstance(e.get("values"), list))
     if len(everything) > MAX_EXPRESSIONS or values > MAX_VALUES:
         return None
     return NodeSelection(
-        _demands_on_known_labels(selector, kept),
-        [_demands_on_known_labels(term, kept) for term in terms],
+        _demands_on_known_labels(selector, keys),
+        [_demands_on_known_labels(term, keys) for term in alternatives],
     )
 
 

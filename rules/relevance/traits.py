@@ -9,6 +9,7 @@ from rules.base.traits import (
     DEVICE_CLASS,
     EPHEMERAL_CONTAINER,
     GPU,
+    GPU_METADATA_KEY,
     GPU_WORKLOAD,
     HOST_PATH,
     INIT_CONTAINER,
@@ -51,7 +52,7 @@ from rules.objects.pod import Pod, PodMetadata
 from rules.objects.view import once_per_view
 from rules.profile.profile import Profile
 from rules.relevance.containers import container_traits
-from rules.relevance.pods import metadata_traits, spec_traits
+from rules.relevance.pods import key_traits, metadata_traits, spec_traits
 from rules.workloads.pod_search import Subject
 
 RAY_OPTIONS_FIELD, RAY_GPUS_OPTION = "rayStartParams", "num-gpus"
@@ -87,6 +88,8 @@ def _traits_of_pod(pod: Pod) -> int:
         traits |= RAY_GPUS
     if KAI_QUEUE_LABEL in pod.owner_labels:
         traits |= KAI_QUEUE
+    if pod.owner_metadata and any(map(key_traits, pod.owner_metadata.annotations)):
+        traits |= GPU_METADATA_KEY
     if pod.layout.is_service:
         traits |= POD_RESOURCES
     for container in pod.containers:

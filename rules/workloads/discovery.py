@@ -100,6 +100,7 @@ def find_subjects(
         for subject in found:
             if isinstance(subject, Pod):
                 subject.owner_metadata, subject.owner_spec = metadata, spec
+                subject.owner_spec_path = (*base, "spec")
                 subject.owners = owners
             yield subject
 

@@ -137,7 +137,9 @@ def test_the_audit_finds_what_the_linter_finds(
     found = audit(some)
     for report in (expected, found):
         report["places"] = [
-            (f["identity"], f["level"], f["owner"], f["objects"]) for f in report["findings"]
+            (f["identity"], f["level"], f["owner"], f["objects"])
+            for f in report["findings"]
+            if f["rule"] != "job-type-mixing"  # only the linter compares pods with others
         ]
     assert len(found["places"]) > 50
     assert sorted(found["places"], key=str) == sorted(expected["places"], key=str)

@@ -223,6 +223,28 @@ def test_a_flavor_without_quota_does_not_admit_them_either() -> None:
     assert the_row(rows(node("n", {GPU: 1}), waits), "Kueue").subject == "resourceflavor/a100"
 
 
+def test_workloads_that_select_nodes_of_no_flavor() -> None:
+    mismatch = "flavor a100 doesn't match node affinity"
+    container = {"name": "main", "resources": {"limits": {GPU: "1"}}}
+    pod_set = {"name": "main", "template": {"spec": {"containers": [container]}}}
+    of_gpus = {"spec": {"queueName": "team", "podSets": [pod_set]}}
+
+    def of_node(name: str, message: str, **fields: Any) -> Object:
+        return {**workload(name, ASSIGN + message), **fields}
+
+    found = rows(
+        node("n", {GPU: 1}),
+        of_node("one", mismatch, **of_gpus),
+        of_node("two", f"{NO_QUOTA}, {mismatch}", **of_gpus),
+        of_node("waits-for-quota", f"{mismatch}, {UNUSED_QUOTA}", **of_gpus),
+        of_node("without-gpus", mismatch),
+    )
+    row = the_row(found, "Kueue")
+    assert (row.subject, row.state) == ("localqueue/team in ml", State.WRONG)
+    assert row.names == ("one in ml", "two in ml")
+    assert "other nodes than those of a100" in row.message
+
+
 def test_a_topology_whose_nodes_no_template_tolerates() -> None:
     waits = workload("one", f"{ASSIGN}{NO_NODES}; excluded: {NODE_TAINT}: 3")
     row = the_row(rows(node("n", {GPU: 1}), waits), "Kueue")

@@ -61,6 +61,17 @@ def flavor(name: str = "a100", **spec: Any) -> dict[str, Any]:
     }
 
 
+def cluster_queue(gpus: int = 8, **spec: Any) -> dict[str, Any]:
+    quota = {"name": "a100", "resources": [{"name": GPU, "nominalQuota": gpus}]}
+    groups = [{"coveredResources": [GPU], "flavors": [quota]}]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ClusterQueue",
+        "metadata": {"name": "gpus"},
+        "spec": {"resourceGroups": groups, **spec},
+    }
+
+
 QUEUE = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "LocalQueue",
@@ -69,14 +80,30 @@ QUEUE = {
 }
 
 
-def job(*, suspend: bool = True, labels: dict[str, str] | None = None) -> dict[str, Any]:
+QUEUED = {"kueue.x-k8s.io/queue-name": "research"}
+
+
+def job(
+    *,
+    suspend: bool = True,
+    labels: dict[str, str] | None = None,
+    metadata: dict[str, Any] | None = None,
+    pods: int = 1,
+) -> dict[str, Any]:
     container = {"name": "main", "image": "i", "resources": {"limits": {GPU: "4"}}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "train", "namespace": "ml", "uid": "u1", "labels": labels or {}},
+        "metadata": {
+            "name": "train",
+            "namespace": "ml",
+            "uid": "u1",
+            "labels": labels or {},
+            **(metadata or {}),
+        },
         "spec": {
             "suspend": suspend,
+            "parallelism": pods,
             "template": {"spec": {"containers": [container], "restartPolicy": "Never"}},
         },
     }
@@ -111,6 +138,10 @@ def test_a_suspended_job_says_what_kueue_says(why: Asked, name: str) -> None:
         (
             "insufficient quota for nvidia.com/gpu in flavor a100, previously considered podsets",
             "ask for less nvidia.com/gpu, or raise the quota of the flavor a100 in its queue",
+        ),
+        (
+            "flavor a100 doesn't match node affinity",
+            "select nodes of the flavor a100 in the template of the job, or none",
         ),
         ("LocalQueue research doesn't exist", "create the LocalQueue research, or correct"),
         ("ClusterQueue gpus is inactive", "kubectl describe clusterqueue gpus"),
@@ -271,3 +302,70 @@ def test_what_has_ended_is_not_called_possible(why: Asked) -> None:
 def test_a_job_without_a_template_is_none(why: Asked, spec: Any) -> None:
     status, _ = why(*NODES, {**job(), "spec": spec}, name="job/train")
     assert status == WRONG_USAGE
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+@pytest.mark.parametrize(
+    ("pods", "queue", "why_not"),
+    [
+        (1, cluster_queue(2), 'no flavor of the ClusterQueue "gpus" has more than 2'),
+        (3, cluster_queue(), "its 3 pods ask for 12 nvidia.com/gpu together, and no flavor of the"),
+        (1, cluster_queue(stopPolicy="Hold"), "the ClusterQueue gpus is stopped"),
+        (1, cluster_queue(0), "has no quota of nvidia.com/gpu"),
+    ],
+)
+def test_a_queue_that_never_admits_a_job_comes_before_its_nodes(
+    why: Asked, pods: int, queue: dict[str, Any], why_not: str, *, suspend: bool
+) -> None:
+    queued = job(suspend=suspend, labels=QUEUED, pods=pods)
+    status, out = why(*NODES, queued, queue, QUEUE, flavor(), name="job/train")
+    assert status == CANNOT
+    verdict = out.partition("nvidia.com/gpu ")[2]
+    assert why_not in verdict[:200]
+    assert "can take it" not in out
+    assert "nodes are available" not in out
+    assert why(*NODES, queue, QUEUE, flavor(), manifest=queued)[0] == CANNOT
+
+
+def test_a_job_that_selects_nodes_of_no_flavor_is_never_admitted(why: Asked) -> None:
+    queued = job(suspend=False, labels=QUEUED)
+    queued["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "l4"}
+    status, out = why(*NODES, queued, cluster_queue(), QUEUE, flavor(), name="job/train")
+    assert status == CANNOT
+    assert 'The pod template selects "pool=l4", and the flavor "a100"' in out
+
+
+@pytest.mark.parametrize(
+    "queues",
+    [
+        (),
+        (QUEUE,),
+        (QUEUE, cluster_queue()),
+        (QUEUE, cluster_queue(2, cohortName="all")),
+        (QUEUE, {**cluster_queue(), "spec": "broken"}),
+    ],
+)
+def test_a_job_in_a_queue_can_run_for_certain_only_when_kueue_says_so(
+    why: Asked, queues: tuple[dict[str, Any], ...]
+) -> None:
+    status, out = why(*NODES, job(suspend=False, labels=QUEUED), *queues, name="job/train")
+    assert status == NOT_KNOWN
+    assert "Not known: whether Kueue admits it from the queue research" in out
+
+
+def test_a_job_that_starts_with_fewer_pods_is_not_called_too_large(why: Asked) -> None:
+    fewer = {"annotations": {"kueue.x-k8s.io/job-min-parallelism": "1"}}
+    queued = job(labels=QUEUED, pods=3, suspend=False, metadata=fewer)
+    status, _ = why(*NODES, queued, cluster_queue(), QUEUE, name="job/train")
+    assert status == NOT_KNOWN
+
+
+def test_a_job_of_a_job_set_says_what_kueue_says_of_the_job_set(why: Asked) -> None:
+    waiting = workload(
+        condition("QuotaReserved", "False", UNUSED), of=owner("JobSet", "all", "set")
+    )
+    child = job(metadata={"ownerReferences": [owner("JobSet", "all", "set")]})
+    status, out = why(*NODES, waiting, child, flavor(), QUEUE, name="job/train")
+    assert status == CANNOT
+    assert "2 more needed" in out
+    assert "kubectl patch job" not in out

@@ -174,6 +174,117 @@ def test_a_flavor_that_adds_the_toleration_needs_nothing_else(
         remove(cluster, warned, example)
 
 
+POOL, SITE, RACK = "example.com/pool", "example.com/site", "example.com/rack"
+# The third has no GPUs, and its label counts all the same.
+LABELLED_QUEUE = cluster_queue(
+    16,
+    resource_flavor("first", nodeLabels={POOL: "first"}),
+    resource_flavor("second", nodeLabels={POOL: "second", SITE: "b"}),
+    resource_flavor("third", nodeLabels={RACK: "1"}),
+)
+for amount in LABELLED_QUEUE[-1]["spec"]["resourceGroups"][0]["flavors"][1]["resources"]:
+    if amount["name"] == "nvidia.com/gpu":
+        amount["nominalQuota"] = "16"
+LABELLED_LOCAL_QUEUE = local_queue("first", "labelled")
+
+
+def _affinity(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    listed = [{"matchExpressions": term} if term else {} for term in terms]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": listed}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def _term(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, **({"values": [*values]} if values else {})}
+
+
+SELECTIONS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "first": {"nodeSelector": {POOL: "first"}},
+    "neither": {"nodeSelector": {POOL: "third"}},
+    "mixed": {"nodeSelector": {POOL: "first", SITE: "b"}},
+    "second": {"nodeSelector": {POOL: "second", SITE: "b"}},
+    "label-of-the-third": {"nodeSelector": {POOL: "first", RACK: "1"}},
+    "third": {"nodeSelector": {RACK: "1"}},
+    "other-label": {"nodeSelector": {"example.com/zone": "a"}},
+    "in": _affinity([_term(POOL, "In", "second", "third")]),
+    "not-in": _affinity([_term(POOL, "NotIn", "first", "second")]),
+    "not-in-one": _affinity([_term(POOL, "NotIn", "first")]),
+    "exists": _affinity([_term(SITE, "Exists"), _term(POOL, "In", "first")]),
+    "absent": _affinity([_term(SITE, "DoesNotExist")]),
+    "none-absent": _affinity([_term(POOL, "DoesNotExist")]),
+    "greater": _affinity([_term(POOL, "Gt", "1")]),
+    "two-terms": _affinity([_term(POOL, "In", "third")], [_term(POOL, "In", "first")]),
+    "two-unmet": _affinity([_term(POOL, "In", "third")], [_term(SITE, "In", "a")]),
+    "open-term": _affinity([_term(POOL, "In", "third")], [_term("example.com/zone", "Exists")]),
+    "empty-term": _affinity([_term(POOL, "In", "third")], []),
+    "both": {
+        "nodeSelector": {POOL: "second"},
+        **_affinity([_term(SITE, "NotIn", "b")]),
+    },
+}
+
+
+def _job_that_selects(name: str) -> dict[str, Any]:
+    """A Job with one GPU in the queue of two flavors."""
+    manifest = EXAMPLES["job"]().queued("labelled").manifest
+    manifest["metadata"]["name"] = f"selects-{name}"
+    manifest["spec"] |= {"parallelism": 1, "completions": 1}
+    manifest["spec"]["template"]["spec"] |= SELECTIONS[name]
+    return manifest
+
+
+def _answers(plane: ControlPlane, namespace: str) -> dict[str, bool]:
+    """Return whether Kueue has admitted a job; those are left out that it has not decided about."""
+    path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/workloads"
+    said = {}
+    for workload in plane.request("GET", path).body["items"]:
+        owner = workload["metadata"]["ownerReferences"][0]["name"].removeprefix("selects-")
+        conditions = workload.get("status", {}).get("conditions", [])
+        known = {each["type"]: each for each in conditions}
+        if known.get("Admitted", {}).get("status") == "True":
+            said[owner] = True
+        elif "doesn't match node affinity" in known.get("QuotaReserved", {}).get("message", ""):
+            said[owner] = False
+    return said
+
+
+def test_the_rule_about_labels_of_flavors_and_kueue_say_the_same(
+    cluster: ControlPlane, warned: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for made in LABELLED_QUEUE:
+        apply(cluster, "default", made)
+    apply(cluster, warned, LABELLED_LOCAL_QUEUE)
+    builder = new_builder(default_policy().profile)
+    for made in (*LABELLED_QUEUE, LABELLED_LOCAL_QUEUE):
+        add_objects(builder, made, warned)
+    context = Context(TODAY, namespace=warned, inventory=builder.inventory())
+    reported = set()
+    for name in SELECTIONS:
+        manifest = _job_that_selects(name)
+        found = check(manifest, default_policy().rule_set(), context).findings
+        if "flavor-mismatch" in {finding.rule for finding in found}:
+            reported.add(name)
+        apply(cluster, warned, manifest)
+
+    def every_job_has_one() -> bool:
+        missing = SELECTIONS.keys() - _answers(cluster, warned).keys()
+        assert not missing, f"Kueue has not decided about {sorted(missing)}"
+        return True
+
+    eventually(every_job_has_one, what="Kueue decides about each job")
+    assert {
+        name for name, admitted in _answers(cluster, warned).items() if not admitted
+    } == reported
+    assert len(reported) > len(SELECTIONS) // 3
+    doctor(["--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    [row] = [row for row in rows if row["subject"] == f"localqueue/labelled in {warned}"]
+    assert (row["state"], len(row["names"])) == ("wrong", len(reported))
+    for name in SELECTIONS:
+        cluster.request("DELETE", f"/apis/batch/v1/namespaces/{warned}/jobs/selects-{name}")
+
+
 LEVELS = [{"nodeLabel": "kubernetes.io/hostname"}]
 TOPOLOGY = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from cluster.accounting.claims import is_gpu_driver
+from cluster.accounting.pod_requests import effective_requests
 from cluster.doctor.facts import DoctorFacts, name_of
 from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import (
@@ -25,6 +26,7 @@ _KUEUE = "Kueue"
 _KUEUE_KEY = "controller_manager_config.yaml"
 _UNUSED_QUOTA = re.compile(r"insufficient unused quota for \S{1,200} in flavor ([^\s,;]+)")
 _UNTOLERATED = re.compile(r"untolerated taint (.{1,200}?) in flavor ([^\s,;]+)")
+_MISMATCH = re.compile(r"flavor (\S+) doesn't match node affinity")
 _TOPOLOGY = re.compile(
     r'topology "([^"]{1,253})" [^.]{1,200}\. Total nodes: (\d{1,9}); excluded: ([^;]{1,2000})'
 )
@@ -33,6 +35,10 @@ _MAX_MESSAGE = 10_000
 _FLAVOR_REMEDY = (
     "write the toleration into spec.tolerations of the flavor; or set `workloads: fix` in the "
     "policy of gpuward, which adds it to the templates of new workloads, and create these again"
+)
+_MISMATCH_REMEDY = (
+    "remove what selects other nodes from the templates: Kueue adds the labels of a flavor to the "
+    "pods; or give the queue a flavor with these labels"
 )
 
 
@@ -59,6 +65,42 @@ def check_untolerated_flavors(facts: DoctorFacts) -> Iterator[Row]:
             f"{taint}: {len(names):,}: {first_few(names)}"
         )
         yield wrong(_KUEUE, subject, message, _FLAVOR_REMEDY, names=names)
+
+
+def check_mismatched_flavors(facts: DoctorFacts) -> Iterator[Row]:
+    """A row for each queue with workloads whose templates select nodes of no flavor.
+
+    Only of workloads that ask for GPUs.
+    Source: kubernetes-sigs/kueue, pkg/scheduler/flavorassigner/flavorassigner.go
+    """
+    waiting: dict[str, list[str]] = {}
+    others: dict[str, dict[str, None]] = {}
+    for workload in facts.objects(KUEUE_WORKLOADS):
+        message = _why_without_quota(workload)[:_MAX_MESSAGE]
+        flavors = _MISMATCH.findall(message)
+        may_be_admitted = not {*_UNUSED_QUOTA.findall(message)} <= {*flavors}
+        if not flavors or may_be_admitted or not _asks_for_gpus(workload, facts):
+            continue
+        namespace = as_text(as_object(workload.get("metadata")).get("namespace"))
+        queue = as_text(as_object(workload.get("spec")).get("queueName"))
+        subject = f"localqueue/{queue} in {namespace}"
+        waiting.setdefault(subject, []).append(f"{name_of(workload)} in {namespace}")
+        others.setdefault(subject, {}).update(dict.fromkeys(flavors))
+    for subject, names in sorted(waiting.items()):
+        message = (
+            f"workloads that Kueue never admits, because their templates select other nodes than "
+            f"those of {first_few([*others[subject]])}: {len(names):,}: {first_few(names)}"
+        )
+        yield wrong(_KUEUE, subject, message, _MISMATCH_REMEDY, names=names)
+
+
+def _asks_for_gpus(workload: Object, facts: DoctorFacts) -> bool:
+    for _, pod_set in as_objects(as_object(workload.get("spec")).get("podSets")):
+        spec = as_object(as_object(pod_set.get("template")).get("spec"))
+        names = effective_requests({"spec": spec})
+        if any(facts.policy.profile.resource(name) for name in names):
+            return True
+    return False
 
 
 def _untolerated(message: str) -> Iterator[tuple[str, str]]:

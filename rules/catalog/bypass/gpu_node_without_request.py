@@ -15,8 +15,10 @@ the nodes are known.
 
 A pod asks for a GPU by a resource, a claim, or an annotation of its scheduler. A claim counts
 unless it is known that none of its classes is of GPUs. A resource that may be a GPU by a name that
-no profile has counts as well. Of a pod that names its node itself only resources count that a
-profile knows, because the kubelet ignores those that its node does not have.
+no profile has counts as well, unless it is among `other_devices`; those of network cards, FPGAs,
+virtual machines and the like, such as `rdma/hca` and `vpc.amazonaws.com/efa`, never count. Of a pod
+that names its node itself only resources count that a profile knows, because the kubelet ignores
+those that its node does not have.
 
 Not evaluated: the components of the GPU platform, which the profile lists; and kinds that keep
 placement elsewhere, such as Volcano's Job and Knative's Service, until their pods are created. For
@@ -52,6 +54,9 @@ Options
 -------
 `nodes`: the labels of GPU nodes, in place of those that the profiles name, such as
 `cloud.google.com/gke-accelerator` or `pool=gpu`. A node with one of them is a GPU node.
+
+`other_devices`: resources that are no GPUs, as names or patterns such as `example.com/dongle` or
+`squat.ai/*`. List those that GPU nodes offer: who asks for one of them could run there otherwise.
 
 References
 ----------
@@ -140,7 +145,7 @@ def _asks_for_gpu(pod: Pod, context: Context) -> bool:
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return any(map(asks_for_known_gpu, pod.containers))
-    return asks_for_any_gpu(pod, context.inventory)
+    return asks_for_any_gpu(pod, context.inventory, context.options["other_devices"])
 
 
 def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
@@ -236,7 +241,8 @@ def in_process(options: Mapping[str, Any], profile: Profile) -> tuple[Statement,
     labels = labels_of_gpu_nodes(profile, options["nodes"])
     if not labels:
         return ()
-    known, words = label_texts(labels), exclusion.exclusion_words(labels, profile)
+    known = label_texts(labels)
+    words = exclusion.exclusion_words(labels, profile, options["other_devices"])
     wide = OBJECT.wideTolerations
     is_wildcard = wide.exists(lambda t: get(t, "key", "") == "")
     taint = choose(
@@ -281,7 +287,7 @@ def in_process_fix(options: Mapping[str, Any], profile: Profile) -> tuple[Mutati
     labels = labels_of_gpu_nodes(profile, options["nodes"])
     if not labels:
         return ()
-    words = exclusion.exclusion_words(labels, profile)
+    words = exclusion.exclusion_words(labels, profile, options["other_devices"])
     may_run = all_of(OBJECT.mayBeKeptOff, OBJECT.mayRunOnGpuNodes)
     tolerates = all_of(OBJECT.mayBeKeptOff, OBJECT.wideTolerations.size() > 0)
     return (
@@ -290,4 +296,10 @@ def in_process_fix(options: Mapping[str, Any], profile: Profile) -> tuple[Mutati
     )
 
 
-RULE = define_rule(check, action=Action.OFF, since="0.1", needs=(EVERY_POD,), options={"nodes": ()})
+RULE = define_rule(
+    check,
+    action=Action.OFF,
+    since="0.1",
+    needs=(EVERY_POD,),
+    options={"nodes": (), "other_devices": ()},
+)

@@ -2,11 +2,16 @@
 
 What it does
 ------------
-Finds Deployments, ReplicaSets, ReplicationControllers, StatefulSets and Jobs of more than one pod
-at a time, and DaemonSets, whose pods refer to a ResourceClaim by its name. If the claim is among
-the manifests of the same run, or in the cluster, it must have a device class of GPUs, and no
-parameters that share the devices, as NVIDIA's time-slicing and MPS do. A claim that is not known is
-only a note: it may be for a network that all pods are to share.
+Finds workloads of any kind that run more than one pod of a template at a time, and DaemonSets,
+whose template refers to a ResourceClaim by its name. The counts of all objects around the template
+are multiplied: in a JobSet the `replicas` of its parts and the `parallelism` of their Jobs, in a
+LeaderWorkerSet the `replicas` and the `size` of its groups, in a RayCluster the `replicas` and the
+`numOfHosts` of its workers, and the `replicas` of a Deployment, of a part of an MPIJob or
+PyTorchJob, or of any other custom resource. A count that is not written is one.
+
+If the claim is among the manifests of the same run, or in the cluster, it must have a device class
+of GPUs, and no parameters that share the devices, as NVIDIA's time-slicing and MPS do. A claim that
+is not known is only a note: it may be for a network that all pods are to share.
 
 Why it matters
 --------------
@@ -21,7 +26,7 @@ References
 
 from rules.base.json_values import as_text, display
 from rules.base.text_matching import has_placeholder
-from rules.base.traits import GPU_WORKLOAD
+from rules.base.traits import CLAIM_IN_CONTAINER
 from rules.gpu.claims import (
     CLAIM_NAME_FIELD,
     CLAIMS_FIELD,
@@ -31,39 +36,36 @@ from rules.gpu.claims import (
     used_claims,
 )
 from rules.inventory.inventory import ResourceClaim
-from rules.objects.container import POD_SPEC
-from rules.rule import Action, Context, Finding, Findings, KubernetesObject, Pod, define_rule
+from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.workloads.pod_counts import pods_of_template
 
 
-def check(workload: KubernetesObject, context: Context) -> Findings:
-    """Yield each claim that the workload's pods share."""
-    count = max(workload.pods_at_a_time().values(), default=1)
-    is_daemon = workload.object.kind == "DaemonSet"
-    if count < 2 and not is_daemon:  # noqa: PLR2004
+def check(pod: Pod, context: Context) -> Findings:
+    """Yield each claim that the pods of a template share."""
+    is_daemon = pod.object.kind == "DaemonSet"
+    count = pods_of_template(pod)
+    if (count < 2 and not is_daemon) or pod.is_partial or pod.is_component:  # noqa: PLR2004
         return
-    for pod in workload.pods:
-        if pod.layout is not POD_SPEC or pod.is_partial:
+    used = used_claims(pod)
+    for index, entry in declared_claims(pod):
+        name = as_text(entry.get(CLAIM_NAME_FIELD))
+        if not name or has_placeholder(name) or as_text(entry.get("name")) not in used:
             continue
-        used = used_claims(pod)
-        for index, entry in declared_claims(pod):
-            name = as_text(entry.get(CLAIM_NAME_FIELD))
-            if not name or has_placeholder(name) or as_text(entry.get("name")) not in used:
-                continue
-            known = context.inventory.find(ResourceClaim, name, pod.object.namespace)
-            if known is not None and not _is_gpu_claim_for_one_pod(known, pod, context):
-                continue
-            who = "the pods of all nodes" if is_daemon else f"all {count} pods"
-            yield Finding(
-                path=(*pod.path, CLAIMS_FIELD, index, CLAIM_NAME_FIELD),
-                key=f"{CLAIMS_FIELD}.{as_text(entry.get('name'))}.{CLAIM_NAME_FIELD}",
-                message=(
-                    f"{who} share the one ResourceClaim {display(name)}: they get the same "
-                    "devices, and run on their node"
-                ),
-                action=Action.AUDIT if known is None else Action.WARN,
-                help=f"write {TEMPLATE_NAME_FIELD} and a ResourceClaimTemplate, "
-                "if each pod is to have devices of its own",
-            )
+        known = context.inventory.find(ResourceClaim, name, pod.object.namespace)
+        if known is not None and not _is_gpu_claim_for_one_pod(known, pod, context):
+            continue
+        who = "the pods of all nodes" if is_daemon else f"all {count} pods"
+        yield Finding(
+            path=(*pod.path, CLAIMS_FIELD, index, CLAIM_NAME_FIELD),
+            key=f"{CLAIMS_FIELD}.{as_text(entry.get('name'))}.{CLAIM_NAME_FIELD}",
+            message=(
+                f"{who} share the one ResourceClaim {display(name)}: they get the same "
+                "devices, and run on their node"
+            ),
+            action=Action.AUDIT if known is None else Action.WARN,
+            help=f"write {TEMPLATE_NAME_FIELD} and a ResourceClaimTemplate, "
+            "if each pod is to have devices of its own",
+        )
 
 
 def _is_gpu_claim_for_one_pod(claim: ResourceClaim, pod: Pod, context: Context) -> bool:
@@ -72,4 +74,4 @@ def _is_gpu_claim_for_one_pod(claim: ResourceClaim, pod: Pod, context: Context) 
     return has_gpus and not claim.is_shared
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_WORKLOAD,))
+RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(CLAIM_IN_CONTAINER,))

@@ -3,8 +3,9 @@
 What it does
 ------------
 Follows the label `kueue.x-k8s.io/queue-name` of a workload to its ClusterQueue and to the
-ResourceFlavors of which the workload can get the GPUs that its pods ask for. Finds pod templates
-that do not tolerate the `nodeTaints` of any of these flavors. Of a flavor with a Topology whose
+ResourceFlavors of which the workload can get the GPUs that its pods ask for, and whose `nodeLabels`
+the pods select, or do not exclude. Finds pod templates that do not tolerate the `nodeTaints` of any
+of these flavors. Of a flavor with a Topology whose
 last level is `kubernetes.io/hostname`, the taints that all its GPU nodes have count too.
 Tolerations that a flavor itself adds count, and so does every flavor that is not known: then
 nothing is reported. The linter knows the queues, flavors, topologies and nodes in the manifests of
@@ -51,6 +52,7 @@ from rules.inventory.inventory import (
     ResourceFlavor,
     Topology,
 )
+from rules.placement.flavors import flavors_of
 from rules.placement.tolerations import display_taint, is_tolerated, tolerates, toleration_for
 from rules.profile.profile import Taint
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
@@ -65,7 +67,8 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     reported: set[Taint] = set()
     for resource in requested_resources(pod):
-        flavors = known.queue.flavors.get(resource, ())
+        # Of flavors for other nodes than the pod selects says `flavor-mismatch`.
+        flavors, others, _ = flavors_of(pod, resource, known, context.inventory)
         taints = [_untolerated_taint(pod, flavor, known, context.inventory) for flavor in flavors]
         untolerated = [taint for taint in taints if taint is not None]
         if not untolerated or len(untolerated) < len(flavors) or untolerated[0] in reported:
@@ -73,7 +76,9 @@ def check(pod: Pod, context: Context) -> Findings:
         reported.add(untolerated[0])
         more = f" nor those of {len(flavors) - 1} more" if len(flavors) > 1 else ""
         words = f"{display_taint(untolerated[0])} of the flavor {display(flavors[0])}{more}"
-        yield _finding(pod, untolerated, words, f"{display(known.target)}, which has {resource}")
+        where = "on no other nodes that it selects" if others else "nowhere else"
+        queue = f"{display(known.target)}, which has {resource} {where}"
+        yield _finding(pod, untolerated, words, queue)
 
 
 def _finding(pod: Pod, taints: list[Taint], words: str, queue: str) -> Finding:
@@ -83,8 +88,8 @@ def _finding(pod: Pod, taints: list[Taint], words: str, queue: str) -> Finding:
     return Finding(
         path=path,
         key=f"tolerations.{display_taint(of_profile or taints[0])}",
-        message=f"the pod template does not tolerate the taint {words} of the ClusterQueue {queue} "
-        "nowhere else: Kueue never admits the workload",
+        message=f"the pod template does not tolerate the taint {words} of the ClusterQueue {queue}"
+        ": Kueue never admits the workload",
         help=f"add {{{lines}}} to the tolerations of the template, or to those of the flavor",
         fix=Fix(
             f"tolerate {display_taint(taints[0])}",

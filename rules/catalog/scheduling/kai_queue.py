@@ -3,10 +3,10 @@
 What it does
 ------------
 Finds pods with `schedulerName: kai-scheduler` that have `kai.scheduler/queue` as an annotation and
-not as a label, or that have the former label `runai/queue` alone, unless the workload that makes
-them has the label. An annotation of that workload counts like one of the pod. Pods without any are
-for the default queue. Of RayJobs, RayClusters and RayServices the key alone shows that they are for
-KAI: KubeRay writes the name of the scheduler into their pods.
+not as a label, that have the former label `runai/queue` or a misspelt one alone, or an empty label,
+unless the workload that makes them has the label. An annotation of that workload counts like one of
+the pod. Pods without any are for the default queue. Of RayJobs, RayClusters and RayServices the key
+alone shows that they are for KAI: KubeRay writes the name of the scheduler into their pods.
 
 Finds also a ResourceClaim for GPUs that such a pod names, if the claim does not have the label of
 the pod's queue. The linter knows the claims in the manifests of the same run, and `gpuward audit`
@@ -33,12 +33,14 @@ References
 """
 
 from rules.base.json_values import as_text, display
+from rules.base.text_matching import nearest_word
 from rules.base.traits import GPU, KAI_QUEUE_LABEL
 from rules.gpu.claims import CLAIM_NAME_FIELD, CLAIMS_FIELD, declared_claims
 from rules.gpu.devices import pod_requests_gpu
 from rules.inventory.inventory import ResourceClaim
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
+_MAX_CHARACTERS = 60
 # Before KAI was a project of its own.
 _FORMER_QUEUE_LABEL = "runai/queue"
 _SCHEDULER = "kai-scheduler"
@@ -51,6 +53,7 @@ FORMER_FAULT = (
     f"the label {_FORMER_QUEUE_LABEL} is ignored by KAI since version 0.6.0: the pod goes to the "
     "default queue"
 )
+EMPTY_FAULT = f"the label {KAI_QUEUE_LABEL} is empty: KAI never schedules a pod of no queue"
 ADVICE = f"write the label {KAI_QUEUE_LABEL}"
 
 
@@ -63,8 +66,18 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     if not is_placed_by_kuberay:
         yield from _findings_of_claims(pod, context)
-    if KAI_QUEUE_LABEL not in {**pod.labels, **pod.owner_labels}:
-        yield from _findings_of_key(pod)
+    holders = [*([pod.owner_metadata] if pod.owner_metadata else []), pod.metadata_view]
+    for metadata in holders:  # that of what makes the pod comes first
+        if KAI_QUEUE_LABEL in metadata.labels:
+            if metadata.labels[KAI_QUEUE_LABEL] == "":
+                yield Finding(
+                    path=(*metadata.path, "labels", KAI_QUEUE_LABEL),
+                    key=f"labels.{KAI_QUEUE_LABEL}",
+                    message=EMPTY_FAULT,
+                    help="write the name of a queue, or remove the label for the default queue",
+                )
+            return
+    yield from _findings_of_key(pod)
 
 
 def _findings_of_key(pod: Pod) -> Findings:
@@ -88,6 +101,16 @@ def _findings_of_key(pod: Pod) -> Findings:
                 help=f"{ADVICE}: {as_text(metadata.labels[_FORMER_QUEUE_LABEL])}",
             )
             return
+        for key in metadata.labels:
+            if len(key) <= _MAX_CHARACTERS and nearest_word(key, (KAI_QUEUE_LABEL,)):
+                yield Finding(
+                    path=(*metadata.path, "labels", key),
+                    key=f"labels.{key}",
+                    message=f"the label {display(key)} is not the one that KAI reads: the pod goes "
+                    "to the default queue",
+                    help=f"{ADVICE}: {as_text(metadata.labels[key])}",
+                )
+                return
 
 
 def _findings_of_claims(pod: Pod, context: Context) -> Findings:

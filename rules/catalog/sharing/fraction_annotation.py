@@ -10,8 +10,8 @@ amount of memory, a number of cards without either, and annotations beside a lim
 Why it matters
 --------------
 KAI refuses such a pod, at admission or when it binds the pod to a node. Its user waits for a GPU
-that never comes. In a pod for another scheduler, the annotations have no effect at all; there the
-rule only warns.
+that never comes. A key that KAI does not read is ignored: the pod runs without a GPU. In a pod for
+another scheduler, the annotations have no effect at all; there the rule only warns.
 
 References
 ----------
@@ -21,9 +21,11 @@ References
 
 import re
 
-from rules.base.json_values import display
+from rules.base.json_values import as_text, display
 from rules.base.quantity import Placeholder, Quantity, parse
+from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import GPU_ANNOTATION, GPU_METADATA_KEY
+from rules.gpu.devices import pod_requests_gpu
 from rules.profile.profile import Fraction
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -38,10 +40,13 @@ NANO_OF_ONE = 10**9
 
 
 def check(pod: Pod, _context: Context) -> Findings:
-    """Yield each annotation for a part of a GPU that cannot be fulfilled."""
+    """Yield each annotation for a part of a GPU that cannot be fulfilled, or is none."""
     for fraction in pod.profile.fractions:
         keys = (*fraction.annotations, fraction.cards)
         if not any(key in pod.annotations for key in keys):
+            if _is_for_scheduler_of(pod, fraction) and not pod_requests_gpu(pod):
+                yield from _keys_in_vain(pod, fraction)
+                yield from _annotations_of_workload(pod, fraction)
             continue
         is_obeyed = pod.profile.grants_fraction(fraction, pod.annotations, pod.scheduler)
         action = Action.DENY if is_obeyed else Action.WARN
@@ -73,11 +78,59 @@ def _findings(pod: Pod, fraction: Fraction) -> Findings:
             f"add {fraction.annotations[0]}, or remove {cards}",
             key=(f"alone.{cards}"),
         )
+    if requests and fraction.target and fraction.target in pod.annotations and pod.is_complete:
+        names = {container.name for container in pod.containers if container.role != "ephemeral"}
+        named = as_text(pod.annotations[fraction.target])
+        if named not in names and not has_placeholder(named):
+            what, advice = "names no container of the pod", "write the name of a container"
+            yield _finding(pod, fraction.target, what, advice)
     if requests and (whole := _container_with_whole_gpu(pod, fraction)) is not None:
         container, name = whole
         what = f"stands beside {name} of {container}: a pod gets a part or whole GPUs, not both"
         advice = f"remove the annotation or the limit of {name}"
         yield _finding(pod, requests[0], what, advice, key=f"whole.{requests[0]}")
+
+
+def _is_for_scheduler_of(pod: Pod, fraction: Fraction) -> bool:
+    """Return whether the pod names the scheduler that hands out such parts."""
+    return any(
+        pod.scheduler == scheduler.name and {*scheduler.annotations} & {*fraction.annotations}
+        for scheduler in pod.profile.schedulers
+    )
+
+
+def _keys_in_vain(pod: Pod, fraction: Fraction) -> Findings:
+    """Yield each label or annotation that is meant for an annotation of the scheduler."""
+    holders = (("label", pod.labels), ("annotation", pod.annotations))
+    for what, key in ((what, key) for what, keys in holders for key in keys):
+        name = key.rpartition("/")[2]
+        meant = nearest_word(name, fraction.annotations) if len(name) <= _MAX_CHARACTERS else None
+        if meant is not None:
+            yield Finding(
+                path=(*pod.metadata_path, f"{what}s", key),
+                key=f"{what}s.{key}",
+                message=f"the {what} {display(key)} asks for nothing: {pod.scheduler} reads the "
+                f"annotation {meant}, so the pod gets no GPU",
+                help=f"write the annotation {meant}",
+                action=Action.WARN,
+            )
+
+
+def _annotations_of_workload(pod: Pod, fraction: Fraction) -> Findings:
+    """Yield each annotation that the workload has, and the template of its pods has not."""
+    owner = pod.owner_metadata
+    if owner is None or owner.path == pod.metadata_path or not pod.is_complete:
+        return
+    for key in fraction.annotations:
+        if key in owner.annotations:
+            yield Finding(
+                path=(*owner.path, "annotations", key),
+                key=f"workload.annotations.{key}",
+                message=f"the annotation {key} of the workload asks for nothing: {pod.scheduler} "
+                "reads those of pods, and this pod gets no GPU",
+                help=f"write {key} into the annotations of the pod template",
+                action=Action.WARN,
+            )
 
 
 def _container_with_whole_gpu(pod: Pod, fraction: Fraction) -> tuple[Container, str] | None:
@@ -116,5 +169,8 @@ def _is_positive_number(value: object) -> bool:
 
 
 RULE = define_rule(
-    check, action=Action.DENY, since="0.1", needs=(GPU_ANNOTATION | GPU_METADATA_KEY,)
+    check,
+    action=Action.DENY,
+    since="0.1",
+    needs=(GPU_ANNOTATION | GPU_METADATA_KEY,),
 )
