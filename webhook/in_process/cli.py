@@ -16,8 +16,8 @@ from rules.finding import Action, FixScope
 from rules.profile.profile import Profile
 from sources.policy_file import PolicyChoice
 from terminal import CommandParser, write_error
-from webhook.in_process.fixes import fix_objects
-from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.in_process.exports import EXPORTS
+from webhook.in_process.objects import ExportOptions
 from webhook.in_process.statements import (
     fixing_rules,
     left_out,
@@ -44,8 +44,6 @@ MAX_ANNOTATION_BYTES = 262_144
 MAX_OBJECT_BYTES = 1_500_000
 """A little less than what etcd accepts by default."""
 
-_MAKERS = {"vap": policy_objects, "map": fix_objects}
-
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
@@ -56,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "kinds", choices=tuple(_MAKERS), nargs="+", metavar="KIND", help="vap, map, or both"
+        "kinds", choices=tuple(EXPORTS), nargs="+", metavar="KIND", help="vap, map, or both"
     )
     parser.add_argument(
         "--explain",
@@ -122,7 +120,7 @@ def main(arguments: list[str]) -> int:
     if registration.default < registration.minimum:
         parser.error("--mode is weaker than --minimum-mode")
     export_options = ExportOptions(registration, options.failure_policy)
-    objects = [made for kind in options.kinds for made in _MAKERS[kind](policy, export_options)]
+    objects = [made for kind in options.kinds for made in EXPORTS[kind](policy, export_options)]
     if not objects:
         write_error("gpuward export", "the policy has nothing that can be exported")
         return 2
