@@ -89,8 +89,10 @@ _ADVICE_FOR_TAINT = "remove the toleration"
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield what lets a pod without a GPU run on GPU nodes."""
+    if _asks_for_gpu(pod, context):
+        return
     labels = labels_of_gpu_nodes(pod.profile, context.options["nodes"])
-    if not labels or _asks_for_gpu(pod, context):
+    if not labels:
         return
     if pod.exists:
         yield from _findings_of_running_pod(pod, context)
@@ -120,9 +122,9 @@ def _asks_for_gpu(pod: Pod, context: Context) -> bool:
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return any(map(asks_for_known_gpu, pod.containers))
-    return may_need_gpu_nodes(pod, context.inventory) or any(
+    return any(
         asks_for_gpu(c) or name_of_unknown_device(c) for c in pod.containers
-    )
+    ) or may_need_gpu_nodes(pod, context.inventory)
 
 
 def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
