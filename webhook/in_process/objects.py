@@ -32,6 +32,7 @@ from rules.in_process.expression import (
     text,
 )
 from rules.in_process.vocabulary import Variable, facts, resolve, variable_name, vocabulary
+from rules.rule import Rule
 from webhook.in_process.statements import (
     ExceptionVariables,
     ExportedRule,
@@ -103,7 +104,7 @@ def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]
     rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
     groups: dict[str, list[ExportedRule]] = {}
     for rule in rules:
-        groups.setdefault(rule.active.rule.family, []).append(rule)
+        groups.setdefault(group_of_rule(rule.active.rule), []).append(rule)
     first = True
     for group, members in sorted(groups.items()):
         for level in LEVELS:
@@ -115,6 +116,14 @@ def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]
                 target = _Target(f"gpuward-{group}-{level.word}", level, refuses_large)
                 yield _policy(target, policy, found, options)
                 yield from _bindings(target, options)
+
+
+def group_of_rule(rule: Rule[Any]) -> str:
+    """Return the word in the names of the policies that have `rule`: most often its family.
+
+    A rule about every pod is apart, so that API servers pass over pods that concern no other.
+    """
+    return "every-pod" if is_about_every_pod(rule) else rule.family
 
 
 VALIDATION = str(POLICY.number == 0)
