@@ -155,6 +155,7 @@ bench-admission: .venv/.dev
 # Pod creations through a real API server, with and without the webhook.
 bench-end-to-end: .venv/.dev
 	$(BIN)/python -m benchmarks.admission api_server
+	$(BIN)/python -m benchmarks.admission exclusion
 
 # What failures cost in pods refused or not evaluated; wants root and the control plane of the tests.
 bench-resilience: .venv/.dev

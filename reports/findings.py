@@ -143,4 +143,18 @@ def locate_finding(file: File, document: Document, finding: Finding) -> LocatedF
         shown = shown._replace(path=("items", path[1] + part.item_offset, *path[2:]))
     if file.source.is_embedded:
         shown = shown._replace(fix="", fixable=False)
-    return LocatedFinding(shown, file.source.name, span, file.excerpt(span), finding.object)
+    excerpt = file.excerpt(span)
+    if is_about_secret(finding):
+        excerpt = without_values(excerpt, finding)
+    return LocatedFinding(shown, file.source.name, span, excerpt, finding.object)
+
+
+def is_about_secret(finding: Finding) -> bool:
+    """Return whether the object of `finding` has values that no report may show."""
+    return finding.object is not None and finding.object.kind == "Secret"
+
+
+def without_values(excerpt: Excerpt, finding: Finding) -> Excerpt:
+    """Return `excerpt` with the key alone: the lines of a Secret may have any of its values."""
+    text = f"{finding.path[-1]}: …"
+    return excerpt._replace(text=text, start=len(text) - 1, width=1, before=(), after=())

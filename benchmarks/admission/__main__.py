@@ -2,6 +2,7 @@
 
 - `throughput` (default): requests a second and latency, as shares of a baseline
 - `api_server`: creations of pods through a real API server
+- `exclusion`: the same of a pod without a GPU, which is kept off GPU nodes
 - `heavy`: the reviews that take longest, and a flood of them
 - `failures`: what failures cost in pods that are refused or not evaluated
 - `soak`: whether memory stays flat
@@ -14,7 +15,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-MEASUREMENTS = ("throughput", "api_server", "heavy", "failures", "soak")
+MEASUREMENTS = ("throughput", "api_server", "exclusion", "heavy", "failures", "soak")
 
 
 def main() -> int:

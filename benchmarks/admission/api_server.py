@@ -26,6 +26,7 @@ from benchmarks.admission.load import Client, Load
 from benchmarks.admission.reviews import GPU, encoded, gpu_pod, large_gpu_pod, unrelated_pod
 from benchmarks.admission.servers import ServerProcess, baseline_server, gpuward_server
 from policies.loading import default_policy
+from policies.policy import Policy
 from rules.finding import Action
 from tests.testkit.admission.in_process import Exports
 from tests.testkit.admission.registered_webhook import by_url, create, registered
@@ -67,12 +68,18 @@ def creator(plane: ControlPlane) -> str:
 
 @contextmanager
 def admission_setups(
-    plane: ControlPlane, exports: Exports, servers: list[ServerProcess], manifest: Any
+    plane: ControlPlane,
+    exports: Exports,
+    servers: list[ServerProcess],
+    manifest: Any,
+    policy: Policy | None = None,
 ) -> Iterator[list[AdmissionSetup]]:
     """Yield a setup without a webhook, one for each of `servers`, and two with exported policies.
 
-    The last of `servers` acts beside the policies, too. Each setup must admit `manifest`.
+    These are of `policy`, or of the default one. The last of `servers` acts beside them, too. Each
+    setup must admit `manifest`.
     """
+    policy = policy or default_policy()
     with ExitStack() as stack:
         setups = [AdmissionSetup("no webhook", plane.namespace(), None)]
 
@@ -86,7 +93,7 @@ def admission_setups(
         for server in servers:
             register(server, server.name, plane.namespace())
         for name in ("policies", "both"):
-            namespace = exports.add(default_policy(), ExportOptions(), policy_objects, fix_objects)
+            namespace = exports.add(policy, ExportOptions(), policy_objects, fix_objects)
             stack.callback(exports.remove, namespace)
             exports.wait(namespace)
             if name == "both":
@@ -124,7 +131,7 @@ class Run(NamedTuple):
 
 def main() -> int:
     """Run the measurements, print them, and return 0."""
-    options = _options()
+    options = parse_options(__doc__)
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
         folder = Path(name)
@@ -135,7 +142,7 @@ def main() -> int:
         with gpuward_server(folder, max(cores), "quick", certificate) as server:
             pods = {"4 KB": gpu_pod(), "30 KB": large_gpu_pod(), "unrelated": unrelated_pod()}
             for title, pod in pods.items():
-                manifest = _acceptable(pod)
+                manifest = acceptable(pod)
                 patch = server.send_review("/mutate/deny", encoded(manifest)).get("patch", "")
                 patches = {"/mutate/deny": patch, "/validate/deny": ""}
                 with (
@@ -147,8 +154,9 @@ def main() -> int:
     return 0
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+def parse_options(description: str | None) -> argparse.Namespace:
+    """Return the options on the command line."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument(
         "--rounds", type=int, default=5, help="number of short runs for each figure"
@@ -157,7 +165,7 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _acceptable(pod: dict[str, Any]) -> dict[str, Any]:
+def acceptable(pod: dict[str, Any]) -> dict[str, Any]:
     """Return the pod as a user would write it, so that it is valid and admitted as it is.
 
     It has limits, and no variable that policies refuse because they cannot remove it.
@@ -180,14 +188,26 @@ def _measure(
     body: bytes,
     options: argparse.Namespace,
 ) -> None:
-    runs: dict[str, list[Run]] = {setup.name: [] for setup in setups}
-    for _ in range(options.rounds):
-        for setup in setups:
-            runs[setup.name].append(_run(client, plane, setup, body, options))
+    runs = run_in_turns(client, plane, setups, body, options)
     print(f"{'':<14}{'creations/s':>12}{'of none':>9}{'of baseline':>13}{'(runs)':>14}", end="")
     print(f"{'p50 ms':>8}{'p99 ms':>8}{'CPU ms':>8}{'of baseline':>13}{'webhook ms':>12}")
     for name, setup_runs in runs.items():
         _show(name, setup_runs, runs["no webhook"], runs["baseline"])
+
+
+def run_in_turns(
+    client: Client,
+    plane: ControlPlane,
+    setups: list[AdmissionSetup],
+    body: bytes,
+    options: argparse.Namespace,
+) -> dict[str, list[Run]]:
+    """Return several short runs of each setup, by its name. Setups take turns."""
+    runs: dict[str, list[Run]] = {setup.name: [] for setup in setups}
+    for _ in range(options.rounds):
+        for setup in setups:
+            runs[setup.name].append(_run(client, plane, setup, body, options))
+    return runs
 
 
 def _run(

@@ -15,7 +15,13 @@ from cluster.audit.facts import AuditFacts, kind_of
 from cluster.audit.period import ALWAYS, Period
 from cluster.source.objects import Object, namespace_in, without_managed_fields
 from policies.policy import Policy
-from reports.findings import RULE_BY_NAME, LocatedFinding, to_reported_finding
+from reports.findings import (
+    RULE_BY_NAME,
+    LocatedFinding,
+    is_about_secret,
+    to_reported_finding,
+    without_values,
+)
 from reports.formats import many, some
 from reports.owners import Owners
 from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
@@ -41,11 +47,11 @@ from rules.placement.selected_cards import requests_share
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
-from rules.workloads.object_kinds import OBJECT_KINDS
+from rules.workloads.object_kinds import KEY_FIELDS, OBJECT_KINDS
 from sources.manifests import Excerpt, Span
 
 # Of these the webhook is sent quotas, LimitRanges and claims; of the others it hears nothing.
-NOT_SENT = OBJECT_KINDS.keys() - {
+NOT_SENT = (OBJECT_KINDS.keys() | {("", kind) for kind in KEY_FIELDS}) - {
     ("", "LimitRange"),
     ("", "ResourceQuota"),
     *((CLAIM_GROUP, kind) for kind in ("ResourceClaim", "ResourceClaimTemplate")),
@@ -93,10 +99,9 @@ class ObjectEvaluator:
         self._facts = AuditFacts()
         self._rules = policy.rule_set()
         if refused_by == "policies":
-            from webhook.in_process.statements import exported_rules  # noqa: PLC0415  # loads CEL
+            from webhook.in_process.statements import exported_names  # noqa: PLC0415  # loads CEL
 
-            exported = exported_rules(self._rules)
-            self._rules = self._rules.restricted_to(rule.name for rule in exported)
+            self._rules = self._rules.restricted_to(exported_names(self._rules))
         self._refused_by = refused_by
         self._period = period
         self._owners = Owners()
@@ -162,7 +167,7 @@ class ObjectEvaluator:
             self._unread_parts(result, ref)
         if not (self._refused_by and result.findings):
             return result.findings
-        if not self._is_sent(raw):
+        if not self._is_decided(raw):
             return []
         if self._refused_by == "policies":
             return [finding for finding in result.findings if finding.action is Action.DENY]
@@ -170,9 +175,10 @@ class ObjectEvaluator:
         refused = {f.identity for f in after.findings if f.action is Action.DENY}
         return [finding for finding in result.findings if finding.identity in refused]
 
-    def _is_sent(self, raw: Object) -> bool:
-        """Return whether API servers send such an object to the webhook."""
-        return kind_of(raw) not in NOT_SENT and not self._facts.is_excluded(namespace_in(raw))
+    def _is_decided(self, raw: Object) -> bool:
+        """Return whether what refuses is asked about such an object."""
+        is_asked = self._refused_by == "policies" or kind_of(raw) not in NOT_SENT
+        return is_asked and not self._facts.is_excluded(namespace_in(raw))
 
     def _unread_parts(self, result: EvaluationResult, ref: ObjectRef) -> None:
         for field in result.malformed_fields:
@@ -213,6 +219,8 @@ def _located(finding: Finding, raw: Object) -> LocatedFinding:
     """`finding` with the field at fault as its text: there is no file of the object."""
     text = _field(raw, finding.path)
     excerpt = Excerpt(text, 0, max(1, len(text)), (), (), 0, 0, 0, 0)
+    if is_about_secret(finding):
+        excerpt = without_values(excerpt, finding)
     return LocatedFinding(to_reported_finding(finding), "", _NOWHERE, excerpt, finding.object)
 
 

@@ -118,6 +118,7 @@ REPORTS = _import_rules(
     "bypass.nodename_cuda_image",
     "bypass.nodename_pinned",
     "bypass.monitoring_resource",
+    "bypass.visible_devices_key",
     "requests.absurd_count",
     "requests.init_container_gpu",
     "requests.init_and_app_gpu",

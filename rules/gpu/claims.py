@@ -160,8 +160,8 @@ def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[s
     A resource that no profile knows may be a GPU by its name, unless one of the patterns
     `other_devices` matches it; a claim may be if it is not known.
     """
-    return may_need_gpu_nodes(pod, inventory) or any(
+    return any(
         asks_for_gpu(container)
         or not all(matches_any(other_devices, name) for name in unknown_devices(container))
         for container in pod.containers
-    )
+    ) or may_need_gpu_nodes(pod, inventory)

@@ -70,6 +70,20 @@ EVIDENCE: Final = EvidenceInCel(
 )
 """What the pod has to do with GPUs; nothing else of it may be read unless it `is_there`."""
 
+
+class KeyStatement(NamedTuple):
+    """The findings of a rule about keys of ConfigMaps and Secrets.
+
+    - `patterns`: the keys; `message` and `help`: of the finding about each, which is KEY.
+    - `is_excused`: whether nothing is found, because of who makes the request.
+    """
+
+    patterns: tuple[str, ...]
+    message: Value
+    help: Value
+    is_excused: Value
+
+
 SUB_PATHS = "a subPathExpr that refers to a variable counts as the whole volume"
 """A limit of the statements about volumes."""
 

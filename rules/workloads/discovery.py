@@ -19,7 +19,13 @@ from rules.base.json_values import (
     values_at,
 )
 from rules.base.text_matching import matches_any
-from rules.base.traits import CLAIM_OBJECT, DEVICE_CLASS, DEVICE_PLUGIN_CONFIG, QUOTA
+from rules.base.traits import (
+    CLAIM_OBJECT,
+    DEVICE_CLASS,
+    DEVICE_PLUGIN_CONFIG,
+    QUOTA,
+    VARIABLE_KEY,
+)
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
 from rules.objects.pod import Pod, PodMetadata
@@ -32,7 +38,7 @@ from rules.workloads.kinds import (
     PATTERN_GROUPS,
     POD_TEMPLATE_PATHS,
 )
-from rules.workloads.object_kinds import ObjectKind, object_kind_of
+from rules.workloads.object_kinds import KEY_FIELDS, ObjectKind, granting_keys, object_kind_of
 from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, Subject
 
 _VALUES_REF = ObjectRef("values of a chart", "", "", "")
@@ -76,6 +82,7 @@ def find_subjects(
             continue
         object_kind = object_kind_of(group, kind, raw)
         is_built_in = kind in POD_TEMPLATE_PATHS and group in BUILT_IN_GROUPS
+        yield from _variable_keys(raw, base, profile, namespace)
         if object_kind is None and not is_built_in and _holds_no_subject(kind, group):
             continue
         owner = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
@@ -103,6 +110,16 @@ def find_subjects(
                 subject.owner_spec_path = (*base, "spec")
                 subject.owners = owners
             yield subject
+
+
+def _variable_keys(
+    raw: Mapping[str, Any], base: Path, profile: Profile, namespace: str | None
+) -> Iterator[KubernetesObject]:
+    """The ConfigMap or Secret itself, if a key of it is a variable by which containers get GPUs."""
+    kind = as_text(raw.get("kind"))
+    if kind in KEY_FIELDS and not group_of(raw) and any(granting_keys(raw, kind, profile)):
+        owner = object_ref(kind, "", as_object(raw.get("metadata")), namespace)
+        yield KubernetesObject(owner, profile, raw, base, kind_trait=VARIABLE_KEY)
 
 
 def _fields_outside_spec(

@@ -1,9 +1,10 @@
 """The kinds that rules are about as a whole, and where those that make nodes say how."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text
+from rules.base.text_matching import matches_any
 from rules.base.traits import (
     CLAIM_OBJECT,
     CLUSTER_QUEUE,
@@ -12,6 +13,7 @@ from rules.base.traits import (
     DEVICE_TAINT_RULE,
     GPU_OPERATOR,
     KUBELET_CONFIG,
+    LEGACY_VARIABLES,
     LIMIT_RANGE,
     NODE,
     NODE_CHOOSING_OBJECT,
@@ -20,6 +22,7 @@ from rules.base.traits import (
     WEBHOOK_CONFIGURATION,
 )
 from rules.objects.kubernetes_objects import CLAIM_GROUP
+from rules.profile.profile import Profile
 from rules.workloads.files_in_objects import has_plugin_words
 
 
@@ -293,3 +296,31 @@ def object_kind_of(group: str, kind: str, raw: Mapping[str, Any]) -> ObjectKind 
         return found
     texts = map(as_text, as_object(raw.get("data")).values())
     return _PLUGIN_CONFIG if any(map(has_plugin_words, texts)) else None
+
+
+# ConfigMaps and Secrets are such objects by their keys: a container that takes all its variables
+# from one (`envFrom`) gets a variable by each key.
+
+# Kind -> the fields that have keys. Of a key in several fields of a Secret the first counts: the
+# API server lays `stringData` over `data`, and stores nothing else.
+KEY_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "ConfigMap": ("data", "binaryData"),
+    "Secret": ("stringData", "data"),
+}
+
+
+def granting_variables(profile: Profile) -> tuple[str, ...]:
+    """Return the variables by which a container can get GPUs, as names and patterns."""
+    old, _ = LEGACY_VARIABLES
+    return (*profile.visible_devices, *profile.alternative_variables, old)
+
+
+def granting_keys(raw: Mapping[str, Any], kind: str, profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield each key of a ConfigMap or Secret that is such a variable: its field, and the key."""
+    patterns = granting_variables(profile)
+    found: set[str] = set()
+    for field in KEY_FIELDS.get(kind, ()):
+        for key in as_object(raw.get(field)):
+            if key not in found and matches_any(patterns, key):
+                found.add(key)
+                yield field, key

@@ -420,6 +420,22 @@ def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
     assert audit([limits], "--as", "in-process", f"--policy={file}")["findings"] == []
 
 
+def test_keys_of_a_secret_are_refused_by_exported_policies_alone(
+    audit: Audit, tmp_path: Path
+) -> None:
+    metadata = {"name": "credentials", "namespace": "ml"}
+    data = {"NVIDIA_VISIBLE_DEVICES": "dG9wIHNlY3JldA=="}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
+    file = tmp_path / "policy.yaml"
+    rules = {"visible-devices-key": {"action": "deny"}}
+    file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}))
+    policy = f"--policy={file}"
+    for refuser, names in (("in-process", ["credentials"]), ("deny", [])):
+        report = audit([secret], "--as", refuser, policy)
+        assert [f["name"] for f in report["findings"]] == names
+    assert "dG9wIHNlY3JldA" not in json.dumps(audit([secret], policy))
+
+
 def test_the_mode_of_a_namespace_is_that_of_the_registered_webhook(audit: Audit) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
     options = RegistrationOptions(default=Action.DENY)

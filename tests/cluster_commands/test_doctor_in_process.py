@@ -13,6 +13,7 @@ from policies.loading import default_policy, load_policy
 from tests.testkit.cluster_commands.doctor_rows import in_release, installed, recorded, rows
 from tests.testkit.cluster_commands.gpu_objects import Object
 from tests.testkit.policy_mistakes import POLICY_HEADER
+from webhook.in_process.exports import validating_objects
 from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
 
@@ -119,6 +120,21 @@ def test_an_export_of_another_policy_is_wrong() -> None:
     assert found(*release, *exported())[POLICY] == (State.WRONG, message)
     (row,) = found(*release, *exported(OTHER_POLICY), policy=default_policy()).values()
     assert row[0] is State.OK
+
+
+def test_the_policy_about_keys_is_among_what_is_compared() -> None:
+    policy = POLICY_HEADER + "rules: {visible-devices-key: {action: deny}}\n"
+    options = (
+        POLICY_HEADER + "rules: {visible-devices-key: {action: deny, options: {writers: [a]}}}\n"
+    )
+    objects = [*validating_objects(load_policy(policy, "a test"), ExportOptions())]
+    keys = "validatingadmissionpolicy/gpuward-keys-deny"
+    assert found(*objects, policy=load_policy(policy, "a test")).keys() == {"exported policies"}
+    message = "it was made from another policy, or by another version of gpuward"
+    other = found(*objects, policy=load_policy(options, "a test"))
+    assert other == {keys: (State.WRONG, message)}
+    without = found(*exported(policy), policy=load_policy(policy, "a test"))
+    assert without == {"exported policies": (State.WRONG, "missing: gpuward-keys-deny")}
 
 
 def test_without_the_right_it_is_not_known() -> None:

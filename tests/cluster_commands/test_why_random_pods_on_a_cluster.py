@@ -102,11 +102,12 @@ def test_both_say_the_same_of_each_pod(plane: ControlPlane, namespace: str) -> N
     def explained() -> list[Explanation]:
         return [*Explainer(Snapshot(source, profile), namespace=namespace).explain_pending()]
 
-    def differing() -> list[tuple[str, str, str]]:
-        others = [one for one in explained() if not agrees(one)]
-        return [(one.name, one.summary, one.scheduler) for one in others]
+    def agreed() -> list[Explanation]:
+        found = explained()
+        others = [(o.name, o.summary, o.scheduler) for o in found if not agrees(o)]
+        assert not others, others[:3]
+        assert len(found) == PODS  # the scheduler has looked at all of them
+        return found
 
-    eventually(lambda: not differing(), what=f"{differing()[:3]}")
-    found = explained()
-    assert len(found) == PODS
+    found = eventually(agreed, what="that both say the same")
     assert len({reason for one in found for reason in counts(one.summary)}) > 10  # kinds of reasons

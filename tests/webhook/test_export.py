@@ -17,6 +17,7 @@ from rules.finding import Action
 from rules.in_process.bounds import MAX_COUNTS
 from rules.objects.pod import Pod
 from tests.testkit.paths import ROOT
+from tests.testkit.policy_mistakes import POLICY_HEADER
 from webhook.in_process.cli import MAX_ANNOTATION_BYTES, main
 from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
@@ -349,3 +350,16 @@ def test_every_object_has_the_annotation_by_which_the_chart_knows_it() -> None:
 def test_a_missing_policy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vap", "--policy", "missing.yaml"]) == 2
     assert "missing.yaml" in capsys.readouterr().err
+
+
+def test_a_rule_about_every_pod_has_policies_of_its_own() -> None:
+    """API servers would evaluate every other rule of its policies for each pod."""
+    text = POLICY_HEADER + "profiles: [nvidia]\nrules: {gpu-node-without-request: {action: deny}}\n"
+    for make, name in ((policy_objects, "every-pod-deny"), (fix_objects, "fixes-every-pod")):
+        made = make(load_policy(text, "a test"), ExportOptions())
+        policies = {
+            each["metadata"]["name"]: each for each in made if "policyName" not in each["spec"]
+        }
+        without = {n for n, each in policies.items() if "matchConditions" not in each["spec"]}
+        assert without == {f"gpuward-{name}"}
+        assert len(policies) > 1

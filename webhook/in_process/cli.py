@@ -17,9 +17,9 @@ from rules.finding import Action, FixScope
 from rules.profile.profile import Profile
 from sources.policy_file import PolicyChoice
 from terminal import CommandParser, write_error
-from webhook.in_process.fixes import fix_objects
+from webhook.in_process.exports import EXPORTS
 from webhook.in_process.guard import Guard
-from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.in_process.objects import ExportOptions
 from webhook.in_process.statements import (
     fixing_rules,
     left_out,
@@ -53,7 +53,6 @@ MAX_ANNOTATION_BYTES = 262_144
 MAX_OBJECT_BYTES = 1_500_000
 """A little less than what etcd accepts by default."""
 
-_MAKERS = {"vap": policy_objects, "map": fix_objects}
 _STATIC = "static"
 DEFAULT_PATH_ON_NODE = "/etc/kubernetes/gpuward"
 """kubeadm and others have the other files of API servers in the folder above."""
@@ -69,7 +68,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "kinds",
-        choices=(*_MAKERS, _STATIC),
+        choices=(*EXPORTS, _STATIC),
         nargs="+",
         metavar="KIND",
         help="vap, map, or both; or static",
@@ -174,7 +173,7 @@ def main(arguments: list[str]) -> int:
         write_error("gpuward", *str(error).split("\n"))
         return 2
     if options.explain:
-        kinds = [*_MAKERS] if _STATIC in options.kinds else options.kinds
+        kinds = [*EXPORTS] if _STATIC in options.kinds else options.kinds
         sys.stdout.writelines(_explain(policy, kinds))
         return 0
     registration = RegistrationOptions(
@@ -189,7 +188,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--{'folder' if options.folder else 'check'} is an option of static")
     if _STATIC in options.kinds:
         return _static(parser, options, policy, export_options)
-    objects = [made for kind in options.kinds for made in _MAKERS[kind](policy, export_options)]
+    objects = [made for kind in options.kinds for made in EXPORTS[kind](policy, export_options)]
     if not objects:
         write_error("gpuward export", "the policy has nothing that can be exported")
         return 2

@@ -48,33 +48,39 @@ from webhook.in_process.statements import (
     fixing_rules,
     reason_against_fix,
 )
+from webhook.match_conditions import is_about_every_pod
 from webhook.registration import mode_selectors
 
 NAME = "gpuward-fixes"
 """The name of the policy."""
+NAME_FOR_EVERY_POD = f"{NAME}-every-pod"
+"""The name of that with the rules about every pod, so that the other can pass over most pods."""
 
 
 def fix_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
-    """The policy and its binding, like the webhook for namespaces in mode deny.
+    """The policies and their bindings, like the webhook for namespaces in mode deny.
 
     Nothing, if the policy fixes nothing or no namespace can be in this mode.
     """
     rules = fixing_rules(policy.rule_set())
     selectors = [s for mode, s in mode_selectors(options.registration) if mode is Action.DENY]
-    if not rules or not selectors:
-        return
-    yield with_digest(_policy(policy, rules, options))
-    for selector in selectors:
-        yield with_digest(_binding(selector))
+    for name_of_policy, is_about_all in ((NAME, False), (NAME_FOR_EVERY_POD, True)):
+        own = [each for each in rules if is_about_every_pod(each.active.rule) is is_about_all]
+        if own and selectors:
+            yield with_digest(_policy(name_of_policy, policy, own, options))
+            for selector in selectors:
+                yield with_digest(_binding(name_of_policy, selector))
 
 
-def _policy(policy: Policy, rules: Sequence[FixingRule], options: ExportOptions) -> dict[str, Any]:
+def _policy(
+    name_of_policy: str, policy: Policy, rules: Sequence[FixingRule], options: ExportOptions
+) -> dict[str, Any]:
     patch = resolve(_patch(rules, ExceptionVariables(policy.exceptions)), old=False)
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingAdmissionPolicy",
         "metadata": {
-            "name": NAME,
+            "name": name_of_policy,
             "labels": labels(),
             "annotations": {"kubernetes.io/description": _description(policy, rules)},
         },
@@ -96,13 +102,13 @@ def _policy(policy: Policy, rules: Sequence[FixingRule], options: ExportOptions)
     }
 
 
-def _binding(selector: dict[str, Any]) -> dict[str, Any]:
+def _binding(name_of_policy: str, selector: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingAdmissionPolicyBinding",
-        "metadata": {"name": f"{NAME}-in-mode-deny", "labels": labels()},
+        "metadata": {"name": f"{name_of_policy}-in-mode-deny", "labels": labels()},
         "spec": {
-            "policyName": NAME,
+            "policyName": name_of_policy,
             "matchResources": {
                 "matchPolicy": "Equivalent",
                 "namespaceSelector": selector,

@@ -32,6 +32,7 @@ from rules.in_process.expression import (
     text,
 )
 from rules.in_process.vocabulary import Variable, facts, resolve, variable_name, vocabulary
+from rules.rule import Rule
 from webhook.in_process.statements import (
     ExceptionVariables,
     ExportedRule,
@@ -53,7 +54,7 @@ LEVELS = (Action.DENY, Action.WARN, Action.AUDIT)
 # The API server falls back to a fixed text if a message has more than 5,120 bytes, and cuts
 # warnings if those of one answer have more than 4,096.
 MAX_MESSAGE_CHARACTERS = {Action.DENY: 4_500, Action.WARN: 2_500, Action.AUDIT: 2_500}
-_TOO_LARGE = (
+_POD_TOO_LARGE = (
     "[too-large] the API server does not evaluate this pod, because it has more than "
     + ", ".join(f"{number:,} {what}" for what, number in MAX_COUNTS.items())
     + f", or a variable with a name or a prefix of more than {MAX_CHARACTERS['prefix']} characters"
@@ -79,7 +80,7 @@ DIGEST_ANNOTATION = "gpuward.io/digest"
 def policy_objects(
     policy: Policy, options: ExportOptions, levels: Sequence[Action] = LEVELS
 ) -> Iterator[dict[str, Any]]:
-    """Every object of the export, a policy before its bindings.
+    """Every object of the export about pods and workloads, a policy before its bindings.
 
     `levels` are the actions of the findings that it is about, the strictest first.
     """
@@ -110,7 +111,7 @@ def _objects(
     rules, exceptions = exported_rules(policy.rule_set()), ExceptionVariables(policy.exceptions)
     groups: dict[str, list[ExportedRule]] = {}
     for rule in rules:
-        groups.setdefault(rule.active.rule.family, []).append(rule)
+        groups.setdefault(group_of_rule(rule.active.rule), []).append(rule)
     first = True
     for group, members in sorted(groups.items()):
         for level in levels:
@@ -124,7 +125,26 @@ def _objects(
                 yield from _bindings(target, options)
 
 
-_VALIDATION = str(POLICY.number == 0)
+def group_of_rule(rule: Rule[Any]) -> str:
+    """Return the word in the names of the policies that have `rule`: most often its family.
+
+    A rule about every pod is apart, so that API servers pass over pods that concern no other.
+    """
+    return "every-pod" if is_about_every_pod(rule) else rule.family
+
+
+VALIDATION = str(POLICY.number == 0)
+"""Whether nothing is found."""
+
+
+def validation(text_of_message: str) -> dict[str, Any]:
+    """Return the validation of a policy, whose variable `number` counts the faults."""
+    return {
+        "expression": VALIDATION,
+        "message": "gpuward has found faults in this object",
+        "messageExpression": text_of_message,
+        "reason": "Forbidden",
+    }
 
 
 class _Target(NamedTuple):
@@ -144,7 +164,7 @@ def _policy(
     found: Sequence[tuple[ExportedRule, Expression]],
     options: ExportOptions,
 ) -> dict[str, Any]:
-    message = _message(target.level)
+    text_of_message = message(target.level, _POD_TOO_LARGE)
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
@@ -163,16 +183,10 @@ def _policy(
             },
             **_match_conditions(target, policy, found),
             "variables": [
-                v._asdict() for v in used(_variables(policy, found, target), _VALIDATION, message)
+                v._asdict()
+                for v in used(_variables(policy, found, target), VALIDATION, text_of_message)
             ],
-            "validations": [
-                {
-                    "expression": _VALIDATION,
-                    "message": "gpuward has found faults in this object",
-                    "messageExpression": message,
-                    "reason": "Forbidden",
-                }
-            ],
+            "validations": [validation(text_of_message)],
         },
     }
 
@@ -298,7 +312,11 @@ def skipped(policy: Policy) -> Expression:
     return any_of(is_judged_elsewhere, *tests)
 
 
-def _message(level: Action) -> str:
+def message(level: Action, too_large: str) -> str:
+    """Return the message in CEL: what is `introduced`, or `too_large` if the object `isTooLarge`.
+
+    Both are variables of the policy, and `introduced` has a list of texts for each rule.
+    """
     longest = MAX_MESSAGE_CHARACTERS[level]
     texts = (
         POLICY.introduced.filter(lambda of_rule: of_rule.size() > 0)
@@ -314,7 +332,7 @@ def _message(level: Action) -> str:
             otherwise=text(f"gpuward found {number} faults: {t}"),
         ),
     )
-    return str(choose((POLICY.isTooLarge, f"gpuward {_TOO_LARGE}"), otherwise=found))
+    return str(choose((POLICY.isTooLarge, f"gpuward {too_large}"), otherwise=found))
 
 
 def _description(
@@ -350,28 +368,33 @@ def _bindings(target: _Target, options: ExportOptions) -> Iterator[dict[str, Any
     for mode, selector in mode_selectors(options.registration):
         action, name = min(target.level, mode), f"{target.name}-in-mode-{mode.word}"
         if action is Action.DENY:
-            yield _binding(name, target, action, selector, _POD_RULES)
+            yield binding(name, target.name, action, selector, _POD_RULES)
             # A workload is never refused: its pods are.
             of_workloads = f"{name}-workloads"
-            yield _binding(of_workloads, target, Action.WARN, selector, _WORKLOAD_RULES)
+            yield binding(of_workloads, target.name, Action.WARN, selector, _WORKLOAD_RULES)
         else:
-            yield _binding(name, target, action, selector)
+            yield binding(name, target.name, action, selector)
 
 
-def _binding(
+def binding(
     name: str,
-    target: _Target,
+    policy: str,
     action: Action,
     selector: dict[str, Any],
     rules: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
+    """Return the binding `name` of the `policy` with that name.
+
+    In the namespaces of the `selector` it does what the `action` says; with `rules`, about these
+    resources alone.
+    """
     actions = {Action.DENY: "Deny", Action.WARN: "Warn", Action.AUDIT: "Audit"}
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": name, "labels": labels()},
         "spec": {
-            "policyName": target.name,
+            "policyName": policy,
             "validationActions": [actions[action]],
             "matchResources": {
                 "matchPolicy": "Equivalent",

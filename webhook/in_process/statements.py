@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from rules.base.text_matching import matches_any as matches_any_text
 from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope, sha256_hex
@@ -37,11 +38,13 @@ from rules.in_process.statement import (
     MOUNT,
     VARIABLE,
     VOLUME,
+    KeyStatement,
     Mutation,
     Statement,
     camel_case,
     option_name,
 )
+from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.rule import Rule, load_module
@@ -101,7 +104,7 @@ def reason_against(rule: Rule[Any]) -> str:
 
 def left_out(active: ActiveRule, profile: Profile) -> tuple[str, ...]:
     """Return what the statements of a rule leave out, in sentences without a dot."""
-    if reason_against(active.rule):
+    if reason_against(active.rule) or active.rule.subject is not Pod:
         return ()
     statements = _statements(active, profile)
     return tuple(dict.fromkeys(s.leaves_out for s in statements if s.leaves_out))
@@ -117,12 +120,26 @@ def _statements(active: ActiveRule, profile: Profile) -> tuple[Statement, ...]:
 
 
 def exported_rules(rules: RuleSet) -> list[ExportedRule]:
-    """Those of `rules` that can be said in CEL, in their order."""
+    """Those of `rules` about pods that can be said in CEL, in their order."""
     return [
         ExportedRule(active, _statements(active, rules.profile))
         for active in rules.rules
-        if not reason_against(active.rule)
+        if active.rule.subject is Pod and not reason_against(active.rule)
     ]
+
+
+def exported_key_rules(rules: RuleSet) -> list[tuple[ActiveRule, KeyStatement]]:
+    """Those of `rules` about keys of ConfigMaps and Secrets, with what they say in CEL."""
+    return [
+        (active, load_module(active.rule).in_process(active.options, rules.profile))
+        for active in rules.rules
+        if active.rule.subject is KubernetesObject and not reason_against(active.rule)
+    ]
+
+
+def exported_names(rules: RuleSet) -> list[str]:
+    """The names of those of `rules` that can be said in CEL, in their order."""
+    return [active.rule.name for active in rules.rules if not reason_against(active.rule)]
 
 
 class FixingRule(NamedTuple):
@@ -364,15 +381,30 @@ def _is_accepted(c: Expression, exception: PolicyException) -> Expression:
 
 
 def _tests_of_pod(exception: PolicyException) -> Iterator[Expression]:
+    yield from _tests_of_object(exception)
+    if exception.service_accounts:
+        accounts = exception.service_accounts
+        yield account_of_pod().exists(lambda t: matches_any(t, accounts))
+
+
+def accepts_keys(exception: PolicyException) -> Value:
+    """Return whether `exception` accepts findings about keys of the ConfigMap or Secret.
+
+    It has neither containers nor a service account.
+    """
+    accounts = exception.service_accounts
+    if exception.names_containers or (accounts and not matches_any_text(accounts, "")):
+        return False
+    return all_of(*_tests_of_object(exception))
+
+
+def _tests_of_object(exception: PolicyException) -> Iterator[Expression]:
     if exception.namespaces:
         yield matches_any(REQUEST.namespace, exception.namespaces)
     if exception.kinds:
         yield matches_any(KIND, exception.kinds)
     if exception.names:
         yield matches_any(get(OBJECT.objectMetadata, "name", ""), exception.names)
-    if exception.service_accounts:
-        accounts = exception.service_accounts
-        yield account_of_pod().exists(lambda t: matches_any(t, accounts))
     if exception.expires is not None:
         # An expression knows no clock, but the API server has just written when it made the object.
         timestamp = name("timestamp")

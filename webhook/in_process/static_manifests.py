@@ -14,9 +14,10 @@ from typing import Any
 from kubeyaml.writing import write_yaml
 from policies.policy import Policy
 from rules.finding import Action
+from webhook.in_process.exports import validating_objects
 from webhook.in_process.fixes import fix_objects
 from webhook.in_process.guard import Guard, guard_objects
-from webhook.in_process.objects import ExportOptions, policy_objects, with_digest
+from webhook.in_process.objects import ExportOptions, with_digest
 
 SUFFIX = ".static.k8s.io"
 """The end of the name of every object in such a file. No request can create one of that name."""
@@ -40,7 +41,7 @@ def static_files(
     """
     guards = guard_objects(guard) if guard else ()
     # Before an API server answers, it compiles all of them. What would only warn can wait.
-    refusing = policy_objects(policy, options, [Action.DENY])
+    refusing = validating_objects(policy, options, [Action.DENY])
     objects_by_plugin = {
         "ValidatingAdmissionPolicy": [*chain(guards, refusing)],
         "MutatingAdmissionPolicy": [*fix_objects(policy, options)],

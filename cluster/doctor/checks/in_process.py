@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from cluster.doctor.checks.release import policy_in_force
 from cluster.doctor.facts import DoctorFacts, by_name, why_missing
@@ -16,15 +16,13 @@ from cluster.source.objects import (
     Object,
     Resource,
 )
-from policies.policy import Policy
 from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
-from webhook.in_process.fixes import fix_objects
+from webhook.in_process.exports import EXPORTS, Maker
 from webhook.in_process.objects import (
     DIGEST_ANNOTATION,
     ExportOptions,
     digest_of,
-    policy_objects,
 )
 
 _CHECK = "in process"
@@ -36,7 +34,7 @@ class _Kind(NamedTuple):
     word: str
     policies: Resource
     bindings: Resource
-    make: Callable[[Policy, ExportOptions], Iterable[Mapping[str, Any]]]
+    make: Maker
 
     @property
     def remedy(self) -> str:
@@ -48,8 +46,8 @@ class _Kind(NamedTuple):
 
 
 _KINDS = (
-    _Kind("vap", VALIDATING_POLICIES, VALIDATING_BINDINGS, policy_objects),
-    _Kind("map", MUTATING_POLICIES, MUTATING_BINDINGS, fix_objects),
+    _Kind("vap", VALIDATING_POLICIES, VALIDATING_BINDINGS, EXPORTS["vap"]),
+    _Kind("map", MUTATING_POLICIES, MUTATING_BINDINGS, EXPORTS["map"]),
 )
 
 

@@ -96,8 +96,10 @@ _ADVICE_FOR_TAINT = "remove the toleration"
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield what lets a pod without a GPU run on GPU nodes."""
+    if _asks_for_gpu(pod, context):
+        return
     labels = labels_of_gpu_nodes(pod.profile, context.options["nodes"])
-    if not labels or _asks_for_gpu(pod, context):
+    if not labels:
         return
     if pod.exists:
         yield from _findings_of_running_pod(pod, context)

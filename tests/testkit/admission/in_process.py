@@ -36,7 +36,7 @@ from tests.testkit.dry_runs import (
     minor_version,
 )
 from webhook.admission.messages import message_with_help
-from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.in_process.objects import ExportOptions, group_of_rule, policy_objects
 from webhook.in_process.statements import exported_rules
 
 _DEFAULTS = ExportOptions()
@@ -331,7 +331,7 @@ def agree(engine: Said, said: Said) -> bool:
 def _group(text: str) -> str:
     """Return the policies that have the rule of a text, which begins as `[privileged-gpu] …`."""
     rule = RULE_BY_NAME.get(text[1:].partition("]")[0])
-    return rule.family if rule else ""
+    return group_of_rule(rule) if rule else ""
 
 
 def _texts(text: str) -> set[str]:
