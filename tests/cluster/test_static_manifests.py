@@ -199,14 +199,98 @@ def test_nor_change_it(plane: ControlPlane, installed: dict[str, str], word: str
         assert plane.request("PATCH", installed[word], patch, by(user), kind).status < FORBIDDEN
 
 
-def test_nor_scale_it_down(plane: ControlPlane, installed: dict[str, str]) -> None:
-    patch, kind = {"spec": {"replicas": 0}}, "application/merge-patch+json"
-    scale = f"{installed['deployment']}/scale"
-    assert plane.request("PATCH", scale, patch, by("mallory"), kind).status == FORBIDDEN
-    autoscaler = by("system:serviceaccount:kube-system:horizontal-pod-autoscaler")
-    assert plane.request("PATCH", scale, patch, autoscaler, kind).status < FORBIDDEN
-    whole = installed["deployment"]
-    assert plane.request("PATCH", whole, patch, autoscaler, kind).status == FORBIDDEN
+OWNER = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "name": "missing",
+    "uid": "00000000-0000-0000-0000-000000000000",
+}
+# What lacks its owner is deleted by the garbage collector, which the guards let pass.
+LACKS_ITS_OWNER = {"metadata": {"ownerReferences": [OWNER]}}
+
+
+@pytest.mark.parametrize(
+    ("word", "subresource", "patch"),
+    [
+        ("namespace", "", LACKS_ITS_OWNER),
+        ("namespace", "/status", LACKS_ITS_OWNER),
+        ("deployment", "/status", LACKS_ITS_OWNER),
+        ("deployment", "/status", {"metadata": {"annotations": {"a": "b"}}}),
+        ("deployment", "/scale", {"spec": {"replicas": 0}}),
+    ],
+)
+def test_nor_let_controllers_do_it(
+    plane: ControlPlane, installed: dict[str, str], word: str, subresource: str, patch: Any
+) -> None:
+    path, kind = f"{installed[word]}{subresource}", "application/merge-patch+json"
+    assert plane.request("PATCH", path, patch, by("mallory"), kind).status == FORBIDDEN
+    allowed = plane.request("PATCH", f"{path}?dryRun=All", patch, by("alice"), kind)
+    assert allowed.status < FORBIDDEN
+
+
+def test_nor_create_what_acts_as_gpuward(plane: ControlPlane, installed: dict[str, str]) -> None:
+    inside = f"namespaces/{SYSTEM}/"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": new_pod(SYSTEM)["spec"]}
+    job = {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}
+    sets = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    scaler = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "gpuward"},
+        "maxReplicas": 1,
+    }
+    name = {"metadata": {"name": "other"}}
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    annotation = {"kubernetes.io/service-account.name": "generic-garbage-collector"}
+    secret = {
+        "metadata": {"name": "token", "annotations": annotation},
+        "type": "kubernetes.io/service-account-token",
+    }
+    for path, made in (
+        (f"/api/v1/{inside}pods", new_pod(SYSTEM, "other")),
+        (f"/apis/apps/v1/{inside}replicasets", {**name, "spec": sets}),
+        (f"/apis/batch/v1/{inside}jobs", {**name, "spec": job}),
+        (f"/apis/autoscaling/v2/{inside}horizontalpodautoscalers", {**name, "spec": scaler}),
+        (f"/api/v1/{inside}serviceaccounts/default/token", token),
+        ("/api/v1/namespaces/kube-system/serviceaccounts/namespace-controller/token", token),
+        ("/api/v1/namespaces/kube-system/secrets", secret),
+    ):
+        answer = plane.request("POST", f"{path}?dryRun=All", made, by("mallory"))
+        assert answer.status == FORBIDDEN, (path, answer.body)
+        assert "gpuward guards" in answer.body["message"]
+        assert plane.request("POST", f"{path}?dryRun=All", made, by("alice")).status < FORBIDDEN
+    assert installed
+
+
+def test_controllers_of_kubernetes_do_their_work(
+    plane: ControlPlane, installed: dict[str, str]
+) -> None:
+    """They make the pods of the Deployment, and complete what a named user deletes."""
+    pods = f"/api/v1/namespaces/{SYSTEM}/pods"
+    eventually(lambda: plane.request("GET", pods).body["items"], what="a pod of the Deployment")
+    plane.create(
+        f"/apis/apps/v1/namespaces/{SYSTEM}/deployments",
+        {
+            "metadata": {"name": "second"},
+            "spec": {
+                "selector": {"matchLabels": {"a": "b"}},
+                "template": {"metadata": {"labels": {"a": "b"}}, "spec": new_pod(SYSTEM)["spec"]},
+            },
+        },
+    )
+    path = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/second"
+    sets = f"/apis/apps/v1/namespaces/{SYSTEM}/replicasets?labelSelector=a%3Db"
+    eventually(lambda: plane.request("GET", sets).body["items"], what="its ReplicaSet")
+    assert plane.request("DELETE", path, headers=by("alice")).status < FORBIDDEN
+    eventually(lambda: not plane.request("GET", sets).body["items"], what="its deletion")
+    assert installed
+
+
+def test_an_update_that_changes_nothing_passes(
+    plane: ControlPlane, installed: dict[str, str]
+) -> None:
+    """As when all Secrets are written again, to encrypt them by another key."""
+    for word in COLLECTIONS:
+        stored = plane.request("GET", installed[word]).body
+        assert plane.request("PUT", installed[word], stored, by("mallory")).status < FORBIDDEN
 
 
 def test_nor_create_a_webhook_configuration_in_its_name(
@@ -219,13 +303,13 @@ def test_nor_create_a_webhook_configuration_in_its_name(
         assert (answer.status == FORBIDDEN) is is_refused, name
 
 
-def test_other_objects_are_not_guarded(plane: ControlPlane, installed: dict[str, str]) -> None:
+def test_other_namespaces_are_not_guarded(plane: ControlPlane, installed: dict[str, str]) -> None:
     elsewhere = plane.namespace()
-    for namespace, name in ((SYSTEM, "other"), (elsewhere, "gpuward-policy")):
+    for namespace in (elsewhere, "kube-system"):
         path = f"/api/v1/namespaces/{namespace}/configmaps"
-        made = {"metadata": {"name": name}}
+        made = {"metadata": {"name": "gpuward-policy"}}
         assert plane.request("POST", path, made, by("mallory")).status < FORBIDDEN
-        answer = plane.request("DELETE", f"{path}/{name}", headers=by("mallory"))
+        answer = plane.request("DELETE", f"{path}/gpuward-policy", headers=by("mallory"))
         assert answer.status < FORBIDDEN, installed
     answer = plane.request("DELETE", f"/api/v1/namespaces/{elsewhere}", headers=by("mallory"))
     assert answer.status < FORBIDDEN
@@ -235,7 +319,13 @@ def test_only_named_users_choose_the_mode_of_a_namespace(plane: ControlPlane) ->
     namespace, kind = plane.namespace(), "application/merge-patch+json"
     path = f"/api/v1/namespaces/{namespace}"
     weaker: Any = {"metadata": {"labels": {MODE_LABEL: "off"}}}
-    assert plane.request("PATCH", path, weaker, by("mallory"), kind).status == FORBIDDEN
+    for subresource in ("", "/status"):
+        answer = plane.request("PATCH", f"{path}{subresource}", weaker, by("mallory"), kind)
+        assert answer.status == FORBIDDEN
+    stored = plane.request("GET", path).body
+    stored["metadata"]["labels"] |= weaker["metadata"]["labels"]
+    answer = plane.request("PUT", f"{path}/finalize", stored, by("mallory"))
+    assert answer.status == FORBIDDEN
     other = {"metadata": {"labels": {"team": "a"}}}
     assert plane.request("PATCH", path, other, by("mallory"), kind).status < FORBIDDEN
     made = {"metadata": {"name": "own-mode", **weaker["metadata"]}}
@@ -283,7 +373,10 @@ def test_a_broken_file_leaves_the_policies_as_they_were(
 ) -> None:
     file = folder / "validating-policies" / "gpuward.yaml"
     good = file.read_text(encoding="utf-8")
-    file.write_text(good + "---\nnot: a policy\n", encoding="utf-8")
+    # An API server that reads a file while it is still empty loads no policies.
+    broken = file.with_suffix(".new")
+    broken.write_text(good + "---\nnot: a policy\n", encoding="utf-8")
+    broken.replace(file)
     try:
         eventually(lambda: reloads(plane, "failure"), seconds=300, what="a failed reload")
         assert create_pod(plane, bypass(namespace)).status == FORBIDDEN

@@ -101,10 +101,16 @@ def test_users_and_names_that_are_guarded_are_in_the_files(tmp_path: Path) -> No
     texts = [
         o["spec"]["validations"][0]["expression"] for o in guards if "validations" in o["spec"]
     ]
-    assert len(texts) == 2
+    assert len(texts) == 4
     for word in ('"system:serviceaccount:guards:"', '"o\'neill"', '"platform"'):
         assert all(word in text for text in texts)
     assert '"prod-"' in texts[0]
+    selectors = [
+        o["spec"]["matchConstraints"]["namespaceSelector"]
+        for o in guards
+        if "matchConstraints" in o["spec"]
+    ]
+    assert selectors[1]["matchExpressions"][0]["values"] == ["guards"]
     bare = written(tmp_path, "--no-guard")[VALIDATING]
     assert not any("guard" in o["metadata"]["name"] for o in bare)
 
@@ -126,7 +132,6 @@ def test_a_folder_of_the_policy_is_accepted(
 ) -> None:
     assert check(folder) == 0
     captured = capsys.readouterr()
-    assert captured.err == ""
     assert captured.out.count("sha256:") == 2
 
 
@@ -143,10 +148,12 @@ def test_missing_and_foreign_files_are_named(
     (folder / MUTATING).unlink()
     (folder / "validating-policies" / "other.yml").write_text("kind: List")
     (folder / "validating-policies" / "README").write_text("API servers do not read this")
+    (folder / "validating-policies" / "linked.yaml").symlink_to(folder)
     assert check(folder) == 1
     errors = capsys.readouterr().err
     assert f"{MUTATING} is missing" in errors
     assert "validating-policies/other.yml is not of this policy" in errors
+    assert "validating-policies/linked.yaml is not of this policy" in errors
     assert "README" not in errors
 
 
@@ -157,6 +164,8 @@ def test_missing_and_foreign_files_are_named(
         (["static", "vap", "--folder", "a"], "name it alone"),
         (["static", "--folder", "a", "--check", "b"], "not allowed with"),
         (["static", "--folder", "a", "--path-on-node", "here"], "no absolute path"),
+        (["static", "--folder", "a", "--release", ""], "--release: '' is no name"),
+        (["static", "--folder", "a", "--namespace", "Gpu"], "--namespace: 'Gpu' is no name"),
         (["vap", "--folder", "a"], "--folder is an option of static"),
     ],
 )
@@ -167,6 +176,41 @@ def test_wrong_usage_is_named(
         main(arguments)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_without_a_user_who_may_change_anything_it_says_what_that_means(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path)
+    assert "nobody can upgrade or uninstall" in capsys.readouterr().err
+    for option in (("--break-glass-group", "platform"), ("--no-guard",)):
+        written(tmp_path, *option)
+        assert capsys.readouterr().err == ""
+
+
+def test_a_configuration_may_have_more_plugins(folder: Path) -> None:
+    file = folder / "admission.yaml"
+    configuration = yaml.safe_load(file.read_text())
+    configuration["plugins"].insert(0, {"name": "PodSecurity", "configuration": {}})
+    file.write_text(yaml.safe_dump(configuration))
+    assert check(folder) == 0
+    configuration["plugins"].pop()
+    file.write_text(yaml.safe_dump(configuration))
+    assert check(folder) == 1
+    file.write_text("plugins: {")
+    assert check(folder) == 1
+
+
+def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    folder = tmp_path / "made"
+    (folder / "validating-policies").mkdir(parents=True)
+    (folder / VALIDATING).symlink_to(victim)
+    assert VALIDATING in written(folder)
+    assert victim.read_text() == "untouched"
+    assert not (folder / VALIDATING).is_symlink()
+    assert (folder / VALIDATING).stat().st_mode & 0o777 == 0o644
 
 
 def test_a_folder_that_cannot_be_written_is_named(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from operator import itemgetter
@@ -41,8 +42,8 @@ Write the policy as objects that API servers evaluate themselves, without the we
 _EPILOG = """\
 examples: gpuward export vap --policy gpuward.yaml | kubectl apply -f -
           gpuward export vap map --policy gpuward.yaml | kubectl apply -f -
-          gpuward export static --policy gpuward.yaml --mode deny --folder admission
-          gpuward export static --policy gpuward.yaml --mode deny --check admission
+          gpuward export static --mode deny --break-glass-user alice --folder admission
+          gpuward export static --mode deny --break-glass-user alice --check admission
 
 exit status: 0 written, or the checked folder is that of the policy, 1 it is not, 2 wrong usage, or
 a policy that cannot be used or is too large
@@ -54,6 +55,7 @@ MAX_OBJECT_BYTES = 1_500_000
 """A little less than what etcd accepts by default."""
 
 _STATIC = "static"
+_DNS_LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 DEFAULT_PATH_ON_NODE = "/etc/kubernetes/gpuward"
 """kubeadm and others have the other files of API servers in the folder above."""
 
@@ -211,6 +213,16 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _guard(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Guard | None:
+    for option, value in (("--namespace", options.namespace), ("--release", options.release)):
+        if not _DNS_LABEL.fullmatch(value):
+            parser.error(f"{option}: {value!r} is no name of an object of Kubernetes")
+    if options.no_guard:
+        return None
+    named = options.break_glass_user, options.break_glass_group
+    return Guard(options.namespace, options.release, *named)
+
+
 def _static(
     parser: argparse.ArgumentParser,
     options: argparse.Namespace,
@@ -226,21 +238,22 @@ def _static(
     path_on_node = PurePosixPath(options.path_on_node)
     if not path_on_node.is_absolute():
         parser.error(f"--path-on-node: {options.path_on_node} is no absolute path")
-    guard = Guard(
-        options.namespace,
-        options.release,
-        options.break_glass_user,
-        options.break_glass_group,
-    )
-    files = static_files(policy, export_options, None if options.no_guard else guard, path_on_node)
+    guard = _guard(parser, options)
+    files = static_files(policy, export_options, guard, path_on_node)
     folder = Path(chosen)
     try:
         if options.folder:
             write_folder(folder, files)
         found = [*differences(folder, files)]
     except OSError as error:
-        write_error("gpuward export", f"{error.filename}: {error.strerror}")
+        write_error("gpuward export", f"{error.filename or folder}: {error.strerror}")
         return 2
+    if guard and not (guard.users or guard.groups):
+        write_error(
+            "gpuward export",
+            "no --break-glass-user or --break-glass-group: while the files are in place, nobody "
+            "can upgrade or uninstall gpuward",
+        )
     for sentence in found:
         write_error("gpuward export", f"{folder}: {sentence}")
     if not found:

@@ -20,24 +20,40 @@ from rules.in_process.expression import (
     is_in,
     name,
     not_,
+    optional,
     string,
     text,
 )
 from webhook.in_process.objects import labels
-from webhook.registration import MODE_LABEL
+from webhook.registration import MODE_LABEL, NAME_LABEL
 
 _GROUP = "admissionregistration.k8s.io"
 _OWN_NAME = "gpuward"
 """The beginning of the names of all objects of gpuward that are in no namespace."""
-_CONTROLLERS = "system:serviceaccount:kube-system:"
-# What these do follows from what somebody else did, who was asked: they complete the deletion of an
-# owner or of a namespace, and record in a Deployment which revision it has.
-_OF_KUBERNETES = tuple(
-    f"{_CONTROLLERS}{word}"
-    for word in ("deployment-controller", "generic-garbage-collector", "namespace-controller")
+_SYSTEM = "kube-system"
+# Controllers of Kubernetes. What they do follows from what somebody else did, who was asked.
+_CONTROLLERS = (
+    *("cronjob-controller", "daemon-set-controller", "deployment-controller"),
+    *("generic-garbage-collector", "horizontal-pod-autoscaler", "job-controller"),
+    *("legacy-service-account-token-cleaner", "namespace-controller", "replicaset-controller"),
+    *("replication-controller", "root-ca-cert-publisher", "service-account-controller"),
+    *("statefulset-controller", "ttl-after-finished-controller"),
 )
-# It sets how many replicas run, and nothing else.
-_AUTOSCALER = f"{_CONTROLLERS}horizontal-pod-autoscaler"
+# All of them, where they have no accounts of their own.
+_CONTROLLER_MANAGER = "system:kube-controller-manager"
+# They ask for the tokens of the pods that they run, and show their static pods.
+_NODES = "system:nodes"
+_TOKEN_SECRET = "kubernetes.io/service-account-token"  # noqa: S105  # a type
+_ACCOUNT_OF_TOKEN = "kubernetes.io/service-account.name"  # noqa: S105  # an annotation
+
+_ALL = ("CREATE", "UPDATE", "DELETE")
+# The fields of guarded objects by which an update changes what they do.
+_FIELDS = (
+    *("spec", "data", "binaryData", "stringData", "type", "immutable", "webhooks"),
+    *("rules", "aggregationRule", "roleRef", "subjects"),
+    *("automountServiceAccountToken", "imagePullSecrets", "secrets"),
+)
+_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
 class Guard(NamedTuple):
@@ -54,43 +70,66 @@ class Guard(NamedTuple):
 
 
 _REQUEST = name("request")
-_OBJECT, _OLD = name("object"), name("oldObject")
+_OBJECT, _OLD, _NOTHING = name("object"), name("oldObject"), name("null")
 _USER = _REQUEST.userInfo.username
+_USER_GROUPS = get(_REQUEST.userInfo, "groups", [])
+_RESOURCE = _REQUEST.resource.resource
+_SUBRESOURCE = get(_REQUEST, "subResource", "")
 
 
 def guard_objects(guard: Guard) -> Iterator[dict[str, Any]]:
     """Yield the policies, each before its binding."""
-    everything = [
-        _rule(
-            _GROUP,
-            [
-                *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
-                *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
-                *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
-            ],
-            ["CREATE", "UPDATE", "DELETE"],
-            "Cluster",
-        ),
-        _rule("", ["configmaps", "secrets"], ["CREATE", "UPDATE", "DELETE"]),
-        _rule("coordination.k8s.io", ["leases"], ["CREATE", "UPDATE", "DELETE"]),
-        _rule("apps", ["deployments", "deployments/scale"], ["UPDATE", "DELETE"]),
-        _rule("", ["namespaces"], ["DELETE"], "Cluster"),
-    ]
+    only_named = "only its own accounts, and the users whom a file of the API server names,"
+    what = f"{string(_RESOURCE)} {string(_changed_name())}"
     yield from _policy(
         "gpuward-guard",
-        "Only gpuward's own accounts, and the users whom this policy names, change what gpuward "
-        "consists of.",
-        everything,
-        all_of(_is_own(guard), not_(_may_change(guard)), not_(_is_by_kubernetes())),
+        "Only gpuward's own accounts, and the users whom this policy names, change its webhook "
+        "configurations, its policies and its namespace.",
+        [
+            _rule(
+                _GROUP,
+                [
+                    *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings"),
+                    *("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+                    *("validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+                ],
+                _ALL,
+                "Cluster",
+            ),
+            _rule("", _with("namespaces", "status", "finalize"), ["UPDATE", "DELETE"], "Cluster"),
+        ],
+        all_of(_is_own(guard), not_(_is_accepted(guard))),
+        text(f"gpuward guards {what}: {only_named} change it"),
+    )
+    yield from _policy(
+        "gpuward-guard-namespace",
+        "Only gpuward's own accounts, the users whom this policy names, and controllers of "
+        "Kubernetes change what is in gpuward's namespace.",
+        _rules_in_namespace(),
+        not_(_is_accepted(guard)),
+        text(f"gpuward guards {what} in its namespace: {only_named} change it"),
+        guard.namespace,
+    )
+    yield from _policy(
+        "gpuward-guard-controllers",
+        "Only nodes and the controller manager get tokens of the controllers of Kubernetes, whom "
+        "the other guards let pass.",
+        [
+            _rule("", ["serviceaccounts/token"], ["CREATE"]),
+            _rule("", ["secrets"], ["CREATE", "UPDATE"]),
+        ],
+        all_of(_is_token_of_controller(), not_(_is_accepted(guard))),
         text(
-            f"gpuward guards {string(_REQUEST.resource.resource)} {string(_changed_name())}: only "
-            "its own accounts, and the users whom a file of the API server names, change it"
+            "gpuward guards the tokens of controllers of Kubernetes: only the users whom a file of "
+            "the API server names get one"
         ),
+        _SYSTEM,
     )
     yield from _policy(
         "gpuward-guard-modes",
         "Only the users whom this policy names choose the mode of a namespace.",
-        [_rule("", ["namespaces"], ["CREATE", "UPDATE"], "Cluster")],
+        # The labels of a namespace can also be changed through these two.
+        [_rule("", _with("namespaces", "status", "finalize"), ["CREATE", "UPDATE"], "Cluster")],
         all_of(_mode(_OBJECT) != _mode_before(), not_(_may_change(guard))),
         text(
             f"gpuward guards the label {MODE_LABEL}: only the users whom a file of the API server "
@@ -99,45 +138,89 @@ def guard_objects(guard: Guard) -> Iterator[dict[str, Any]]:
     )
 
 
+def _with(resource: str, *subresources: str) -> list[str]:
+    return [resource, *(f"{resource}/{each}" for each in subresources)]
+
+
+def _rules_in_namespace() -> list[dict[str, Any]]:
+    """Return the kinds of gpuward's objects, and those by which somebody could act as gpuward."""
+    sets = ("daemonsets", "deployments", "replicasets", "statefulsets")
+    return [
+        _rule("", ["configmaps", "secrets", "services"], _ALL),
+        _rule("", ["serviceaccounts", "serviceaccounts/token"], _ALL),
+        # They may be deleted and evicted, as when a node is drained: others take their place.
+        _rule("", ["pods", "pods/ephemeralcontainers"], ["CREATE", "UPDATE"]),
+        _rule("", ["pods/attach", "pods/exec"], ["CONNECT"]),
+        _rule("", _with("replicationcontrollers", "scale", "status"), _ALL),
+        _rule("apps", [r for each in sets for r in _with(each, "scale", "status")], _ALL),
+        _rule("autoscaling", ["horizontalpodautoscalers"], _ALL),
+        _rule("batch", ["cronjobs", "jobs"], _ALL),
+        _rule("coordination.k8s.io", ["leases"], _ALL),
+        _rule("networking.k8s.io", ["networkpolicies"], _ALL),
+        _rule("policy", ["poddisruptionbudgets"], _ALL),
+        _rule("rbac.authorization.k8s.io", ["rolebindings", "roles"], _ALL),
+    ]
+
+
 def _changed_name() -> Expression:
     # A deletion of all objects of a kind has no name of its own, and is asked about for each.
-    changed = choose((name("null") != _OLD, _OLD), otherwise=_OBJECT)
+    changed = choose((_NOTHING != _OLD, _OLD), otherwise=_OBJECT)
     return get(changed, "metadata.name", "")
 
 
 def _is_own(guard: Guard) -> Expression:
-    """Return whether the object is one of gpuward, or its namespace."""
+    """Return whether an object that is in no namespace is one of gpuward, or its namespace."""
     changed = _changed_name()
-    in_namespace = all_of(
-        get(_REQUEST, "namespace", "") == guard.namespace, _begins_with(changed, guard.release)
-    )
-    in_none = any_of(_begins_with(changed, _OWN_NAME), _begins_with(changed, guard.release))
-    is_namespace = changed == guard.namespace
+    begins = dict.fromkeys((_OWN_NAME, guard.release))
+    is_named = any_of(*(any_of(changed == w, changed.startsWith(f"{w}-")) for w in begins))
     return choose(
-        (_REQUEST.resource.resource == "namespaces", is_namespace),
-        (_REQUEST.resource.group == _GROUP, in_none),
-        otherwise=in_namespace,
+        (_REQUEST.resource.group == _GROUP, is_named), otherwise=changed == guard.namespace
     )
 
 
-def _begins_with(value: Expression, word: str) -> Expression:
-    return any_of(value == word, value.startsWith(f"{word}-"))
+def _is_token_of_controller() -> Expression:
+    """Return whether somebody gets a token of a controller of Kubernetes."""
+    account = entry(get(_OBJECT, "metadata.annotations", {}), _ACCOUNT_OF_TOKEN, "")
+    by_secret = all_of(
+        get(_OBJECT, "type", "") == _TOKEN_SECRET, is_in(account, list(_CONTROLLERS))
+    )
+    by_request = is_in(_REQUEST.name, list(_CONTROLLERS))
+    return choose((_RESOURCE == "secrets", by_secret), otherwise=by_request)
+
+
+def _is_accepted(guard: Guard) -> Expression:
+    return any_of(_may_change(guard), _is_by_kubernetes(), _is_unchanged())
 
 
 def _may_change(guard: Guard) -> Expression:
-    own = _USER.startsWith(f"system:serviceaccount:{guard.namespace}:")
-    tests: list[Expression] = [own]
+    tests = [_USER.startsWith(f"system:serviceaccount:{guard.namespace}:")]
     if guard.users:
         tests.append(is_in(_USER, list(guard.users)))
     if guard.groups:
         allowed = list(guard.groups)
-        tests.append(get(_REQUEST.userInfo, "groups", []).exists(lambda g: is_in(g, allowed)))
+        tests.append(_USER_GROUPS.exists(lambda g: is_in(g, allowed)))
     return any_of(*tests)
 
 
 def _is_by_kubernetes() -> Expression:
-    scales = all_of(get(_REQUEST, "subResource", "") == "scale", _USER == _AUTOSCALER)
-    return any_of(is_in(_USER, list(_OF_KUBERNETES)), scales)
+    accounts = [f"system:serviceaccount:{_SYSTEM}:{each}" for each in _CONTROLLERS]
+    is_of_node = any_of(_RESOURCE == "pods", _SUBRESOURCE == "token")
+    return any_of(
+        is_in(_USER, [_CONTROLLER_MANAGER, *accounts]),
+        all_of(is_of_node, _REQUEST.operation == "CREATE", is_in(_NODES, _USER_GROUPS)),
+    )
+
+
+def _is_unchanged() -> Expression:
+    """Return whether an update changes nothing, as when storage is encrypted anew."""
+    return all_of(
+        _REQUEST.operation == "UPDATE",
+        *(optional(_OBJECT, field) == optional(_OLD, field) for field in _FIELDS),
+        *(
+            optional(_OBJECT, f"metadata.{field}") == optional(_OLD, f"metadata.{field}")
+            for field in _METADATA
+        ),
+    )
 
 
 def _mode(subject: Expression) -> Expression:
@@ -145,7 +228,7 @@ def _mode(subject: Expression) -> Expression:
 
 
 def _mode_before() -> Expression:
-    return choose((name("null") == _OLD, ""), otherwise=_mode(_OLD))
+    return choose((_NOTHING == _OLD, ""), otherwise=_mode(_OLD))
 
 
 def _rule(
@@ -166,8 +249,11 @@ def _policy(
     rules: Sequence[dict[str, Any]],
     is_refused: Expression,
     message: Expression,
+    namespace: str = "",
 ) -> Iterator[dict[str, Any]]:
     common = {"apiVersion": f"{_GROUP}/v1"}
+    # No request can change this label.
+    here = [{"key": NAME_LABEL, "operator": "In", "values": [namespace]}]
     yield {
         **common,
         "kind": "ValidatingAdmissionPolicy",
@@ -180,7 +266,7 @@ def _policy(
             "failurePolicy": "Fail",
             "matchConstraints": {
                 "matchPolicy": "Equivalent",
-                "namespaceSelector": {},
+                "namespaceSelector": {"matchExpressions": here} if namespace else {},
                 "objectSelector": {},
                 "resourceRules": [*rules],
             },

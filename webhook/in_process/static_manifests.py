@@ -5,14 +5,19 @@ https://kubernetes.io/docs/reference/access-authn-authz/manifest-admission-contr
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from kubeyaml.model import YamlError
+from kubeyaml.reader import EncodingError, decode, read, split
 from kubeyaml.writing import write_yaml
 from policies.policy import Policy
+from rules.base.json_values import as_object
 from rules.finding import Action
 from webhook.in_process.exports import validating_objects
 from webhook.in_process.fixes import fix_objects
@@ -30,6 +35,7 @@ _FOLDERS = {
 }
 MAX_FILE_BYTES = 16 << 20
 """More than any file of such a folder has that gpuward wrote."""
+_MODE = 0o644
 
 
 def static_files(
@@ -96,28 +102,44 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
 
     An API server that runs may read at any moment: each file is complete when it has its name.
     """
-    for path, text in files.items():
+    # The configuration comes last, as it names the others.
+    for path in sorted(files, key=CONFIGURATION.__eq__):
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_name(f".{file.name}.new")
-        unfinished.write_text(text, encoding="utf-8", newline="\n")
-        unfinished.replace(file)
+        _replace(file, files[path])
     for name in _FOLDERS.values():
         if f"{name}/{_FILE}" not in files:
             (folder / name / _FILE).unlink(missing_ok=True)
 
 
-def differences(folder: Path, files: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each file in `folder` that is not one of `files`, and each missing one.
+def _replace(file: Path, text: str) -> None:
+    # Its name has another ending, so API servers do not read it.
+    descriptor, unfinished = tempfile.mkstemp(dir=file.parent, prefix=".gpuward-")
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="\n") as opened:
+            opened.write(text)
+            opened.flush()
+            os.fsync(descriptor)
+            os.fchmod(descriptor, _MODE)
+        os.replace(unfinished, file)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
 
-    An API server reads what ends in .yaml, .yml or .json, so only these count. OSError.
+
+def differences(folder: Path, files: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for what in `folder` differs from `files`. OSError.
+
+    An API server reads what ends in .yaml, .yml or .json in the two folders, so only that counts.
+    The configuration may have more plugins than `files` say.
     """
-    places = [folder, *(folder / name for name in _FOLDERS.values())]
-    for place in places:
+    for name in _FOLDERS.values():
+        place = folder / name
         for found in sorted(place.iterdir()) if place.is_dir() else ():
             path = found.relative_to(folder).as_posix()
             is_read = found.suffix.lower() in (".yaml", ".yml", ".json")
-            if is_read and not found.is_dir() and path not in files:
+            is_folder = found.is_dir() and not found.is_symlink()
+            if is_read and not is_folder and path not in files:
                 yield f"{path} is not of this policy"
     for path, text in files.items():
         try:
@@ -126,5 +148,24 @@ def differences(folder: Path, files: Mapping[str, str]) -> Iterator[str]:
         except FileNotFoundError:
             yield f"{path} is missing"
             continue
-        if content != text.encode():
+        is_same = content == text.encode()
+        if path == CONFIGURATION and not is_same:
+            is_same = _has_plugins(content, text)
+        if not is_same:
             yield f"{path} differs"
+
+
+def _has_plugins(content: bytes, wanted: str) -> bool:
+    """Return whether the configuration `content` has every plugin of `wanted` as it is there."""
+    found = _plugins(content)
+    return found is not None and all(plugin in found for plugin in _plugins(wanted.encode()) or ())
+
+
+def _plugins(content: bytes) -> list[Any] | None:
+    try:
+        documents = [read(chunk) for chunk in split(decode(content))]
+    except (YamlError, EncodingError):
+        return None
+    values = [document.value for document in documents if document]
+    plugins = as_object(values[0]).get("plugins") if len(values) == 1 else None
+    return plugins if isinstance(plugins, list) else None
