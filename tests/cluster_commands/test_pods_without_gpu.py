@@ -218,6 +218,19 @@ def test_gpus_and_audit_name_the_same_pods(
     assert [one["name"] for one in pods if one["platform"]] == ["nvidia-dcgm-exporter-x"]
 
 
+@pytest.mark.parametrize("key", ["gpu-fraction", "gpu-memory"])
+def test_a_pod_that_is_counted_is_not_said_to_ask_for_none(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """KAI's annotations count under every profile."""
+    value = {"gpu-fraction": "0.5", "gpu-memory": "2000"}[key]
+    part = running("part", annotations={key: value})
+    file = written(tmp_path, node("gpu", {GPU: "4"}), part, running("web"))
+    found = document(capsys, file)
+    assert [each["name"] for each in found["consumers"]] == ["part"]
+    assert names(found) == ["web"]
+
+
 def test_an_audit_says_that_no_node_is_left_to_a_workload(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
