@@ -33,7 +33,8 @@ class PodWithoutGpu(NamedTuple):
 
     `why` it runs on a GPU node. If only its tolerations may say that, `why` is empty until
     `on_node` compares them with the taints of the node. `is_of_platform`: a profile lists it as a
-    component of the GPU platform, which the rule excuses.
+    component of the GPU platform, which the rule excuses. `pods` is more than 1 for the sum of
+    several pods without their names.
     """
 
     namespace: str
@@ -46,6 +47,7 @@ class PodWithoutGpu(NamedTuple):
     is_of_daemon_set: bool
     why: str = ""
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    pods: int = 1
 
     def on_node(self, taints: Iterable[Taint]) -> PodWithoutGpu:
         """Return the pod with the reason why it runs on a node with these taints."""
@@ -139,14 +141,17 @@ class TakenWithoutGpu(NamedTuple):
 
 def taken_without_gpu(pods: Collection[PodWithoutGpu]) -> TakenWithoutGpu:
     """Return the sums of `pods`."""
-    of_platform = sum(pod.is_of_platform for pod in pods)
-    of_daemon_sets = sum(pod.is_of_daemon_set and not pod.is_of_platform for pod in pods)
+    number = sum(pod.pods for pod in pods)
+    of_platform = sum(pod.pods for pod in pods if pod.is_of_platform)
+    of_daemon_sets = sum(
+        pod.pods for pod in pods if pod.is_of_daemon_set and not pod.is_of_platform
+    )
     return TakenWithoutGpu(
-        pods=len(pods),
+        pods=number,
         nodes=len({pod.node for pod in pods}),
         of_platform=of_platform,
         of_daemon_sets=of_daemon_sets,
-        others=len(pods) - of_platform - of_daemon_sets,
+        others=number - of_platform - of_daemon_sets,
         cpu=sum(pod.cpu for pod in pods),
         memory=sum(pod.memory for pod in pods),
     )

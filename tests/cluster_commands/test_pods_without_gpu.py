@@ -84,6 +84,7 @@ def test_it_lists_who_takes_cpu_and_memory_from_pods_with_gpus(
             "memoryBytes": 3 << 30,
             "platform": False,
             "daemonSet": False,
+            "pods": 1,
         }
     ]
     assert found["nodes"][0]["resources"][0]["stranded"] == 2

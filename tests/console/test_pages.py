@@ -26,7 +26,7 @@ from cluster.why.cli import main as why
 from cluster.why.explanation import Answer, to_document
 from console.access import Everybody
 from console.cli import DEMO
-from console.pages.gpus import OTHERS, Filter, gpus_page
+from console.pages.gpus import OTHERS, Filter, as_document, gpus_page
 from console.server import Console
 from console.state import ClusterState
 from console.view import View
@@ -123,13 +123,27 @@ async def test_who_is_on_a_node_without_a_gpu_is_on_its_page_and_by_owner() -> N
     assert "web-0" not in await text_of(state, "/nodes/a")
 
 
-def test_pods_without_a_gpu_have_no_name_for_those_who_may_not_see_them() -> None:
-    pods = [without_gpu("mine", "team-a"), without_gpu("theirs", "team-b")]
+def test_of_pods_of_others_without_a_gpu_a_viewer_sees_sums_alone() -> None:
+    pods = [
+        without_gpu("hidden-0", "a-team"),
+        without_gpu("mine", "team-a"),
+        without_gpu("hidden-1", "team-b", limits={"cpu": "3", "memory": "1Gi"}),
+        without_gpu("hidden-2", "team-b", owner=("DaemonSet", "log")),
+    ]
     state = live_state([gpu_node("a", {GPU: 4}), *pods])
-    mine, theirs = View(state, Member("team-a")).usage()[0].without_gpu
+    usage = View(state, Member("team-a")).usage()[0]
+    mine, others, of_daemon_set = usage.without_gpu
     assert (mine.name, mine.why) == ("mine", "the node has no taint")
-    assert {theirs.namespace, theirs.name, theirs.owner} == {OTHERS}
-    assert (theirs.why, theirs.cpu) == ("", 2 * 10**9)
+    for one in (others, of_daemon_set):
+        assert {one.namespace, one.name, one.owner, one.why} == {OTHERS, ""}
+    assert (others.pods, others.cpu, others.memory) == (2, 5 * 10**9, 5 * 2**30 * 10**9)
+    assert (of_daemon_set.pods, of_daemon_set.is_of_daemon_set) == (1, True)
+    page = gpus_page(usage, Filter())
+    assert "4 pods on 1 GPU node ask for no GPU (1 of DaemonSets, 3 others)" in (
+        page.words_without_gpu
+    )
+    assert {(row.owner, row.pods) for row in page.without_gpu} == {("pod/mine", 1), (OTHERS, 3)}
+    assert [one["pods"] for one in as_document(usage, None)["podsWithoutGpu"]] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("path", PAGES)
