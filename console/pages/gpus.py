@@ -343,7 +343,9 @@ def gpus_page(
         other_owners=other_owners,
         without_gpu=without_gpu,
         other_without_gpu=other_without_gpu,
-        words_without_gpu=words_about_pods_without_gpu(chosen),
+        words_without_gpu=words_about_pods_without_gpu(
+            chosen, are_all=not (wanted.namespace or wanted.team)
+        ),
         waiting=tuple(waiting[:_MAX_WAITING]),
         other_waiting=max(len(waiting) - _MAX_WAITING, 0) + nameless,
         models=tuple(sorted({_model(node) for node in usage.nodes})),

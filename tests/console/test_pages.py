@@ -123,6 +123,25 @@ async def test_who_is_on_a_node_without_a_gpu_is_on_its_page_and_by_owner() -> N
     assert "web-0" not in await text_of(state, "/nodes/a")
 
 
+@pytest.mark.parametrize("wanted", [Filter(namespace="small"), Filter(team="ml")])
+def test_what_the_pods_of_others_strand_is_not_laid_at_the_door_of_a_namespace(
+    wanted: Filter,
+) -> None:
+    pods = [
+        without_gpu("large", "large", limits={"cpu": "63"}),
+        without_gpu("small", "small", limits={"cpu": "10m"}),
+        gpu_pod("train", {GPU: "1"}, on="a", namespace="small"),
+    ]
+    usage = live_state([gpu_node("a", {GPU: 4}), *pods]).usage()[0]
+    teams = {"small": "ml"}
+    stranded = "Without those not of the platform, 3 nvidia.com/gpu would not be stranded."
+    assert stranded in gpus_page(usage, Filter(), teams).words_without_gpu
+    assert stranded in gpus_page(usage, Filter(node="a"), teams).words_without_gpu
+    assert gpus_page(usage, wanted, teams).words_without_gpu == (
+        "1 pod on 1 GPU node asks for no GPU, and takes 10m CPU and 0.0Gi memory."
+    )
+
+
 def test_of_pods_of_others_without_a_gpu_a_viewer_sees_sums_alone() -> None:
     pods = [
         without_gpu("hidden-0", "a-team"),
