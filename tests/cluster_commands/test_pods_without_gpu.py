@@ -20,7 +20,19 @@ RULE = "gpu-node-without-request"
 TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
 CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+PASSING = [
+    {"key": key, "effect": "NoSchedule"}
+    for key in (
+        *("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"),
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    )
+]
 PRESENT = {"nvidia.com/gpu.present": "true"}
+HAS_GPU = {"matchExpressions": [{"key": "nvidia.com/gpu.present", "operator": "Exists"}]}
+NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu"]}]}
+OF_ZONE = {
+    "matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}]
+}
 
 
 def running(name: str, **fields: Any) -> Object:
@@ -29,6 +41,14 @@ def running(name: str, **fields: Any) -> Object:
     made["metadata"]["uid"] = name
     made["spec"]["containers"][0]["image"] = "registry.example.com/app:1"
     return made
+
+
+def affinity(*terms: Object) -> Object:
+    """The fields of a pod that requires a node which one of these terms selects."""
+    required = {"nodeSelectorTerms": list(terms)}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
 
 
 def written(folder: Path, *objects: Object) -> str:
@@ -70,7 +90,7 @@ def test_it_lists_who_takes_cpu_and_memory_from_pods_with_gpus(
     assert capsys.readouterr().out == (
         "NODE   NAMESPACE   POD        OWNER               CPU     MEMORY   PLATFORM   WHY\n"
         "gpu    team-a      web-5d-1   replicaset/web-5d   6500m   3.0Gi    no         "
-        "the node has no taint\n"
+        "no lasting taint keeps pods off the node\n"
     )
     found = document(capsys, file)
     assert found["podsWithoutGpu"] == [
@@ -79,7 +99,7 @@ def test_it_lists_who_takes_cpu_and_memory_from_pods_with_gpus(
             "name": "web-5d-1",
             "owner": "replicaset/web-5d",
             "node": "gpu",
-            "why": "the node has no taint",
+            "why": "no lasting taint keeps pods off the node",
             "cpu": 6.5,
             "memoryBytes": 3 << 30,
             "platform": False,
@@ -107,10 +127,18 @@ def test_cards_that_others_strand_are_not_laid_at_their_door(
 @pytest.mark.parametrize(
     ("taints", "fields", "why"),
     [
-        ([], {}, "the node has no taint"),
-        ([CORDONED], {}, "the node has no taint"),
+        ([], {}, "no lasting taint keeps pods off the node"),
+        ([CORDONED], {}, "no lasting taint keeps pods off the node"),
         ([TAINT], {"tolerations": [TOLERATION]}, f"tolerates {GPU}=present:NoSchedule"),
         ([TAINT], {"tolerations": [{"operator": "Exists"}]}, "tolerates every taint"),
+        (
+            [TAINT],
+            {"tolerations": [TOLERATION, {"operator": "Exists", "effect": "NoExecute"}]},
+            f"tolerates {GPU}=present:NoSchedule",
+        ),
+        ([TAINT, *PASSING], {"tolerations": [TOLERATION]}, f"tolerates {GPU}=present:NoSchedule"),
+        (PASSING, {}, "no lasting taint keeps pods off the node"),
+        ([{**TAINT, "effect": "PreferNoSchedule"}], {}, "no lasting taint keeps pods off the node"),
         (
             [TAINT],
             {},
@@ -122,6 +150,16 @@ def test_cards_that_others_strand_are_not_laid_at_their_door(
             "selects nodes with nvidia.com/gpu.present: true",
         ),
         ([], {"nodeSelector": {"kubernetes.io/hostname": "gpu"}}, "selects nodes by name"),
+        ([], affinity(HAS_GPU, NAMED), f"selects nodes with {GPU}.present or by name"),
+        ([], affinity(NAMED, NAMED), "selects nodes by name"),
+        ([], affinity(HAS_GPU, OF_ZONE), "no lasting taint keeps pods off the node"),
+        ([], affinity(NAMED, OF_ZONE), "no lasting taint keeps pods off the node"),
+        ([], affinity(), "no lasting taint keeps pods off the node"),
+        (
+            [],
+            {**affinity(OF_ZONE), "nodeSelector": PRESENT},
+            "selects nodes with nvidia.com/gpu.present: true",
+        ),
         (
             [TAINT],
             {"owner": ("DaemonSet", "node-exporter"), "tolerations": [{"operator": "Exists"}]},

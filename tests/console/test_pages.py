@@ -116,7 +116,10 @@ async def test_who_is_on_a_node_without_a_gpu_is_on_its_page_and_by_owner() -> N
     assert "2 pods on 1 GPU node ask for no GPU, and take 4 CPU and 8.0Gi memory" in of_shop
     assert "2 pods" not in Outline(await text_of(state, "/?node=b")).text
     node = Outline(await text_of(state, "/nodes/a")).text
-    assert re.search(r"shop\s*web-0\s*statefulset/web\s*2\s*4.0Gi\s*the node has no taint", node)
+    assert re.search(
+        r"shop\s*web-0\s*statefulset/web\s*2\s*4.0Gi\s*no lasting taint keeps pods off the node",
+        node,
+    )
     assert "a DaemonSet makes it for the node" in node
     assert "web-0" not in Outline(await text_of(state, "/nodes/b")).text
     state.drop(Resource("pods", "Pod"), ("shop", "web-0"))
@@ -152,7 +155,7 @@ def test_of_pods_of_others_without_a_gpu_a_viewer_sees_sums_alone() -> None:
     state = live_state([gpu_node("a", {GPU: 4}), *pods])
     usage = View(state, Member("team-a")).usage()[0]
     mine, others, of_daemon_set = usage.without_gpu
-    assert (mine.name, mine.why) == ("mine", "the node has no taint")
+    assert (mine.name, mine.why) == ("mine", "no lasting taint keeps pods off the node")
     for one in (others, of_daemon_set):
         assert {one.namespace, one.name, one.owner, one.why} == {OTHERS, ""}
     assert (others.pods, others.cpu, others.memory) == (2, 5 * 10**9, 5 * 2**30 * 10**9)
