@@ -6,7 +6,7 @@ The rule `gpu-node-without-request` finds the same pods, by the same functions.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cluster.accounting.nodes import taints_of
@@ -90,8 +90,15 @@ def pod_without_gpu(
         is_of_platform=component is not None and (not component.rules or RULE in component.rules),
         is_of_daemon_set=pod.is_daemon,
         why=why,
-        tolerations=() if why else tuple(toleration for _, toleration in pod.tolerations),
+        tolerations=() if why else (*_lasting(each for _, each in pod.tolerations),),
     )
+
+
+def _lasting(tolerations: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield those not of passing taints, which `GpuNodeTaints` leaves out: every pod has some."""
+    for toleration in tolerations:
+        if not as_text(toleration.get("key")).startswith(TEMPORARY_TAINT_PREFIXES):
+            yield toleration
 
 
 def _view(raw: Mapping[str, Any], profile: Profile) -> Pod | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.accounting.account import Account
+from cluster.accounting.account import Account, count_pod
 from cluster.audit.cli import main as audit
 from cluster.gpus.cli import main as gpus
 from policies.loading import default_policy
@@ -184,6 +184,25 @@ def test_it_says_why_a_pod_is_there(
         "podsWithoutGpu"
     ]
     assert found["why"] == why
+
+
+def test_of_the_tolerations_that_every_pod_has_nothing_is_kept() -> None:
+    """The console keeps a record of each pod of the cluster."""
+    state = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    added = [
+        {"key": f"node.kubernetes.io/{name}", **state} for name in ("not-ready", "unreachable")
+    ]
+    profile = default_policy([]).profile
+    plain, tolerant = (
+        count_pod(running("web", tolerations=tolerations), profile, {})
+        for tolerations in (added, [*added, TOLERATION])
+    )
+    assert plain
+    assert plain.without_gpu
+    assert plain.without_gpu.tolerations == ()
+    assert tolerant
+    assert tolerant.without_gpu
+    assert tolerant.without_gpu.tolerations == (TOLERATION,)
 
 
 def operator_pod(name: str, account: str) -> Object:
