@@ -55,7 +55,10 @@ class Viewer(Protocol):
         """Return whether they see all namespaces, and objects in none. Raises ClusterError."""
 
     def visible(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Those of the namespaces that they see. Raises ClusterError."""
+        """Those of the namespaces that they see. Raises ClusterError.
+
+        Of more than MAX_NAMESPACES only the first are asked about.
+        """
 
 
 class Everybody:
@@ -177,8 +180,8 @@ class Access:
         )
 
     def visible(self, identity: Identity, namespaces: Iterable[str]) -> frozenset[str]:
-        """The namespaces in which a user may list pods. Raises ClusterError."""
-        asked = sorted({*namespaces} - {""})[:MAX_NAMESPACES]
+        """Those of the first namespaces in which a user may list pods. Raises ClusterError."""
+        asked = [*dict.fromkeys(filter(None, namespaces))][:MAX_NAMESPACES]
         answers = self._threads.map(lambda name: self.may_list_pods(identity, name), asked)
         return frozenset(name for name, may in zip(asked, answers, strict=True) if may)
 

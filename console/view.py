@@ -67,9 +67,11 @@ class View:
         usage, missing = self._state.usage()
         if self.sees_all:
             return usage, (*missing, *usage.notes())
-        namespaces = usage.namespaces()
+        with_gpus = {consumer.namespace for consumer in usage.consumers}
+        namespaces = sorted(usage.namespaces(), key=lambda name: (name not in with_gpus, name))
         usage = without_names_of_others(usage, self._viewer.visible(namespaces))
-        return usage, (*missing, *usage.notes(), *_not_asked(namespaces))
+        not_asked = _not_asked(namespaces, "by name, those with GPUs before those without")
+        return usage, (*missing, *usage.notes(), *not_asked)
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.
@@ -105,7 +107,7 @@ class View:
         found = done.result.results
         if self.sees_all:
             return Audited(found, done.read_at)
-        namespaces = {*map(_namespace, found.findings)}
+        namespaces = sorted({*map(_namespace, found.findings)})
         seen = self._viewer.visible(namespaces)
         shown = Results()
         shown.findings = [each for each in found.findings if _namespace(each) in seen]
@@ -130,7 +132,7 @@ class View:
         facts = self._state.webhook()
         if self.sees_all:
             return facts
-        shown = facts.visible(self._viewer.visible(facts.namespaces))
+        shown = facts.visible(self._viewer.visible(sorted(facts.namespaces)))
         return shown._replace(missing=(*shown.missing, *_not_asked(facts.namespaces)))
 
     def fix_preview(self, located: LocatedFinding) -> FixPreview:
@@ -141,13 +143,13 @@ class View:
         return self.sees_all or bool(self._viewer.visible({namespace}))
 
 
-def _not_asked(namespaces: Collection[str]) -> list[str]:
+def _not_asked(namespaces: Collection[str], order: str = "by name") -> list[str]:
     """A line if there are more namespaces than the API server is asked about for one viewer."""
     if len(namespaces) <= MAX_NAMESPACES:
         return []
     text = (
         f"there are {len(namespaces):,} namespaces, and the API server is asked about the first "
-        f"{MAX_NAMESPACES:,} by name: others are not shown"
+        f"{MAX_NAMESPACES:,} {order}: others are not shown"
     )
     return [text]
 

@@ -163,6 +163,7 @@ def count_pod(
     namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
     has_claims = bool(spec.get("resourceClaims") or status.get("extendedResourceClaimStatus"))
     is_on_gpu_node = bool(node) and (gpu_nodes is None or node in gpu_nodes)
+    has_gpus = any(amounts.values())  # also by annotations that the rules know with a profile only
     owner = _owner(pod, metadata) if amounts or has_claims or is_on_gpu_node else ""
     consumer = None
     if amounts:
@@ -192,7 +193,9 @@ def count_pod(
         consumer=consumer,
         has_claims=has_claims,
         sick=tuple(sick_devices(pod, profile)) if node else (),
-        without_gpu=pod_without_gpu(pod, profile, owner, requests) if is_on_gpu_node else None,
+        without_gpu=pod_without_gpu(pod, profile, owner, requests)
+        if is_on_gpu_node and not has_gpus
+        else None,
     )
 
 

@@ -6,7 +6,7 @@ The rule `gpu-node-without-request` finds the same pods, by the same functions.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cluster.accounting.nodes import taints_of
@@ -16,8 +16,10 @@ from rules.gpu.claims import asks_for_any_gpu
 from rules.gpu.components import component_of
 from rules.inventory.inventory import EMPTY_INVENTORY
 from rules.objects.pod import MIRROR_ANNOTATION, Pod
-from rules.placement.gpu_nodes import gpu_node_label
-from rules.placement.named_nodes import selects_nodes_by_name
+from rules.placement.gpu_nodes import selected_gpu_label, topology_keys
+from rules.placement.named_nodes import names_nodes
+from rules.placement.node_affinity import is_empty_term, required_terms, selector_expressions
+from rules.placement.node_labels import TEMPORARY_TAINT_PREFIXES
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.context import Context
 from rules.profile.profile import Profile, Taint
@@ -25,7 +27,6 @@ from rules.workloads.discovery import find_subjects
 from rules.workloads.referred_objects import new_builder
 
 RULE = "gpu-node-without-request"
-_OF_KUBERNETES = "node.kubernetes.io/"  # taints for the state of a node
 
 
 class PodWithoutGpu(NamedTuple):
@@ -33,7 +34,8 @@ class PodWithoutGpu(NamedTuple):
 
     `why` it runs on a GPU node. If only its tolerations may say that, `why` is empty until
     `on_node` compares them with the taints of the node. `is_of_platform`: a profile lists it as a
-    component of the GPU platform, which the rule excuses.
+    component of the GPU platform, which the rule excuses. `pods` is more than 1 for the sum of
+    several pods without their names.
     """
 
     namespace: str
@@ -46,6 +48,7 @@ class PodWithoutGpu(NamedTuple):
     is_of_daemon_set: bool
     why: str = ""
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    pods: int = 1
 
     def on_node(self, taints: Iterable[Taint]) -> PodWithoutGpu:
         """Return the pod with the reason why it runs on a node with these taints."""
@@ -63,7 +66,7 @@ class GpuNodeTaints:
         """The taints that keep pods from `node` for good; None if it is no GPU node."""
         if not self._known.sign(node):
             return None
-        return tuple(t for t in taints_of(node) if not t.key.startswith(_OF_KUBERNETES))
+        return tuple(t for t in taints_of(node) if not t.key.startswith(TEMPORARY_TAINT_PREFIXES))
 
 
 def pod_without_gpu(
@@ -76,7 +79,7 @@ def pod_without_gpu(
     context = Context(datetime.date.min, profile=profile)
     pod.exists = True
     component = component_of(pod, context)
-    why = _why_by_itself(pod, context)
+    why = _why_by_itself(pod)
     return PodWithoutGpu(
         namespace=pod.object.namespace or "",
         name=as_text(pod.metadata.get("name")),
@@ -87,8 +90,15 @@ def pod_without_gpu(
         is_of_platform=component is not None and (not component.rules or RULE in component.rules),
         is_of_daemon_set=pod.is_daemon,
         why=why,
-        tolerations=() if why else tuple(toleration for _, toleration in pod.tolerations),
+        tolerations=() if why else (*_lasting(each for _, each in pod.tolerations),),
     )
+
+
+def _lasting(tolerations: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield those not of passing taints, which `GpuNodeTaints` leaves out: every pod has some."""
+    for toleration in tolerations:
+        if not as_text(toleration.get("key")).startswith(TEMPORARY_TAINT_PREFIXES):
+            yield toleration
 
 
 def _view(raw: Mapping[str, Any], profile: Profile) -> Pod | None:
@@ -99,26 +109,45 @@ def _view(raw: Mapping[str, Any], profile: Profile) -> Pod | None:
     return next(found, None)
 
 
-def _why_by_itself(pod: Pod, context: Context) -> str:
+def _why_by_itself(pod: Pod) -> str:
     """Return what brings the pod to its node whatever taints that has; empty if nothing does."""
     if MIRROR_ANNOTATION in pod.annotations:
         return "static pod of the node"
     if pod.is_daemon:
         return "a DaemonSet makes it for the node"
-    if label := gpu_node_label(pod):
-        return f"selects nodes with {label}"
-    return "selects nodes by name" if selects_nodes_by_name(pod, context) else ""
+    topology = ({"key": key, "operator": "Exists"} for key in topology_keys(pod))
+    always = {"matchExpressions": [*selector_expressions(pod), *topology]}
+    if selected := _selected(always, pod.profile):
+        return f"selects nodes {selected}"
+    # The node matches one of the terms, and which one is not known.
+    terms = [term for _, term in required_terms(pod) if not is_empty_term(term)]
+    by_term = [_selected(term, pod.profile) for term in terms]
+    return (
+        f"selects nodes {' or '.join(dict.fromkeys(by_term))}" if by_term and all(by_term) else ""
+    )
+
+
+def _selected(term: Mapping[str, Any], profile: Profile) -> str:
+    """Return how `term` of a node affinity selects GPU or named nodes; empty if it does not."""
+    if label := selected_gpu_label(profile, term):
+        return f"with {label}"
+    return "by name" if names_nodes(term) else ""
 
 
 def _why_admitted(tolerations: Collection[Mapping[str, Any]], taints: Sequence[Taint]) -> str:
     if not taints:
-        return "the node has no taint"
+        return "no lasting taint keeps pods off the node"
     for taint in taints:
         if not any(tolerates(each, taint) for each in tolerations):
             return f"named the node, or came before its taint {display_taint(taint)}"
-    if any(not each.get("key") for each in tolerations):
+    if any(map(_tolerates_everything, tolerations)):
         return "tolerates every taint"
     return f"tolerates {', '.join(map(display_taint, taints))}"
+
+
+def _tolerates_everything(toleration: Mapping[str, Any]) -> bool:
+    is_bound = toleration.get("key") or toleration.get("effect")
+    return not is_bound and toleration.get("operator") == "Exists"
 
 
 class TakenWithoutGpu(NamedTuple):
@@ -139,14 +168,17 @@ class TakenWithoutGpu(NamedTuple):
 
 def taken_without_gpu(pods: Collection[PodWithoutGpu]) -> TakenWithoutGpu:
     """Return the sums of `pods`."""
-    of_platform = sum(pod.is_of_platform for pod in pods)
-    of_daemon_sets = sum(pod.is_of_daemon_set and not pod.is_of_platform for pod in pods)
+    number = sum(pod.pods for pod in pods)
+    of_platform = sum(pod.pods for pod in pods if pod.is_of_platform)
+    of_daemon_sets = sum(
+        pod.pods for pod in pods if pod.is_of_daemon_set and not pod.is_of_platform
+    )
     return TakenWithoutGpu(
-        pods=len(pods),
+        pods=number,
         nodes=len({pod.node for pod in pods}),
         of_platform=of_platform,
         of_daemon_sets=of_daemon_sets,
-        others=len(pods) - of_platform - of_daemon_sets,
+        others=number - of_platform - of_daemon_sets,
         cpu=sum(pod.cpu for pod in pods),
         memory=sum(pod.memory for pod in pods),
     )

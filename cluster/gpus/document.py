@@ -107,6 +107,7 @@ def _pod_without_gpu(pod: PodWithoutGpu) -> dict[str, Any]:
         "memoryBytes": pod.memory // _NANO,
         "platform": pod.is_of_platform,
         "daemonSet": pod.is_of_daemon_set,
+        "pods": pod.pods,
     }
 
 

@@ -175,8 +175,11 @@ def pods_without_gpu_table(usage: Usage) -> Table:
     return Table(header, rows)
 
 
-def words_about_pods_without_gpu(usage: Usage) -> str:
-    """Return a text about the pods on GPU nodes that ask for no GPU; empty if there are none."""
+def words_about_pods_without_gpu(usage: Usage, *, are_all: bool = True) -> str:
+    """Return a text about the pods on GPU nodes that ask for no GPU; empty if there are none.
+
+    Unless these `are_all` such pods of the nodes, it does not say what all of them strand.
+    """
     taken = taken_without_gpu(usage.without_gpu)
     if not taken.pods:
         return ""
@@ -194,7 +197,7 @@ def words_about_pods_without_gpu(usage: Usage) -> str:
         f"{memory_text(taken.memory)} memory."
     )
     freed = Counter[str]()
-    for node in usage.nodes:
+    for node in usage.nodes if are_all else ():
         freed.update(node.stranded_without_gpu)
     if freed:
         amounts = ", ".join(f"{text(amount)} {name}" for name, amount in sorted(freed.items()))

@@ -148,7 +148,7 @@ class OwnerWithoutGpu(NamedTuple):
 
 
 class RowWithoutGpu(NamedTuple):
-    """A pod on a GPU node that asks for no GPU, as its node shows it."""
+    """A pod on a GPU node that asks for no GPU, or the sum of several, as their node shows it."""
 
     pod: PodWithoutGpu
     cpu: str
@@ -234,7 +234,8 @@ def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
     """Return the amounts, with names only of consumers in the namespaces in `seen`.
 
     On each node they are one consumer, or one that starts and one that does not. Of a device that
-    several have, or that is unhealthy, pods in other namespaces have no name either.
+    several have, or that is unhealthy, pods in other namespaces have no name either. Those that ask
+    for no GPU are one sum on each node, for each of the kinds that the page tells apart.
     """
     named = [consumer for consumer in usage.consumers if consumer.namespace in seen]
     hidden: dict[tuple[str, bool], list[Consumer]] = defaultdict(list)
@@ -247,15 +248,35 @@ def without_names_of_others(usage: Usage, seen: frozenset[str]) -> Usage:
     )
     consumers = (*named, *starmap(_nameless, hidden.items()))
     sick = tuple(each if each.namespace in seen else each.without_names() for each in usage.sick)
-    without_gpu = tuple(
-        pod
-        if pod.namespace in seen
-        else pod._replace(namespace=OTHERS, name=OTHERS, owner=OTHERS, why="")
-        for pod in usage.without_gpu
-    )
     return usage._replace(
-        consumers=consumers, given_twice=twice, sick=sick, without_gpu=without_gpu
+        consumers=consumers,
+        given_twice=twice,
+        sick=sick,
+        without_gpu=(*_without_gpu_summed(usage.without_gpu, seen),),
     )
+
+
+def _without_gpu_summed(
+    pods: Iterable[PodWithoutGpu], seen: frozenset[str]
+) -> Iterator[PodWithoutGpu]:
+    """Yield the pods in the namespaces in `seen`, then the sums of the others."""
+    sums: dict[tuple[str, bool, bool], PodWithoutGpu] = {}
+    for pod in pods:
+        if pod.namespace in seen:
+            yield pod
+            continue
+        kind = pod.node, pod.is_of_platform, pod.is_of_daemon_set
+        before = sums.get(kind)
+        sums[kind] = pod._replace(
+            namespace=OTHERS,
+            name=OTHERS,
+            owner=OTHERS,
+            why="",
+            cpu=pod.cpu + (before.cpu if before else 0),
+            memory=pod.memory + (before.memory if before else 0),
+            pods=pod.pods + (before.pods if before else 0),
+        )
+    yield from (sums[kind] for kind in sorted(sums))
 
 
 def _nameless(place: tuple[str, bool], members: Sequence[Consumer]) -> Consumer:
@@ -322,7 +343,9 @@ def gpus_page(
         other_owners=other_owners,
         without_gpu=without_gpu,
         other_without_gpu=other_without_gpu,
-        words_without_gpu=words_about_pods_without_gpu(chosen),
+        words_without_gpu=words_about_pods_without_gpu(
+            chosen, are_all=not (wanted.namespace or wanted.team)
+        ),
         waiting=tuple(waiting[:_MAX_WAITING]),
         other_waiting=max(len(waiting) - _MAX_WAITING, 0) + nameless,
         models=tuple(sorted({_model(node) for node in usage.nodes})),
@@ -358,7 +381,11 @@ def _owners_without_gpu(
     for pod in pods:
         by_owner[pod.is_of_platform, pod.namespace, pod.owner].append(pod)
     sums = {
-        key: (sum(pod.cpu for pod in members), sum(pod.memory for pod in members), len(members))
+        key: (
+            sum(pod.cpu for pod in members),
+            sum(pod.memory for pod in members),
+            sum(pod.pods for pod in members),
+        )
         for key, members in by_owner.items()
     }
     first = heapq.nsmallest(

@@ -117,7 +117,7 @@ def _gpu_node_labels(pod: Pod) -> Iterator[str]:
         if pod.profile.is_gpu_label(key, as_text(value)):
             yield _label_text(key, as_text(value))
     yield from (selected_gpu_label(pod.profile, term) for _, term in required_terms(pod))
-    yield from (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
+    yield from (key for key in topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
 
 
 def selected_gpu_label(profile: Profile, term: Mapping[str, Any]) -> str:
@@ -134,7 +134,7 @@ def _label_text(key: str, value: str) -> str:
     return f"{key}: {value}" if value else key
 
 
-def _topology_keys(pod: Pod) -> Iterator[str]:
+def topology_keys(pod: Pod) -> Iterator[str]:
     """The keys of the labels that a node must have because of required spreads and pod affinities.
 
     Preferred spreads and pod affinities do not count, nor does pod anti-affinity: they also allow
@@ -395,7 +395,7 @@ def _selects_only(pod: Pod, words: Collection[str]) -> bool:
         for key, value in pod.node_selector.items()
         if pod.profile.is_gpu_label(key, as_text(value))
     )
-    topology = (key for key in _topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
+    topology = (key for key in topology_keys(pod) if _has_only_gpu_nodes(pod.profile, key))
     if any(names_other_accelerator(label, words) for label in (*chosen, *topology)):
         return True
     terms = [selected_gpu_label(pod.profile, term) for _, term in required_terms(pod)]

@@ -43,9 +43,9 @@ def gpu_node(name: str, inventory: Inventory) -> NamedGpuNode | None:
     return None
 
 
-def selects_nodes_by_name(pod: Pod, context: Context) -> bool:
-    """Return whether `pod` selects nodes by their names, as far as `named_gpu_node` counts it."""
-    return any(_named_nodes(pod, context))
+def names_nodes(term: Mapping[str, Any]) -> bool:
+    """Return whether `term` of a node affinity selects nodes by their names."""
+    return any(_named_by(term, is_agent=False))
 
 
 def _named_nodes(pod: Pod, context: Context) -> Iterator[str]:
@@ -55,12 +55,16 @@ def _named_nodes(pod: Pod, context: Context) -> Iterator[str]:
     if HOSTNAME_LABEL in pod.node_selector:
         yield as_text(pod.node_selector[HOSTNAME_LABEL])
     for _, term in required_terms(pod):
-        for _, demand in expressions(term):
-            if demand.get("key") == HOSTNAME_LABEL:
-                yield from _values(demand)
-        for _, field in as_objects(term.get("matchFields")):
-            if field.get("key") == NAME_FIELD and not is_agent:
-                yield from _values(field)
+        yield from _named_by(term, is_agent=is_agent)
+
+
+def _named_by(term: Mapping[str, Any], *, is_agent: bool) -> Iterator[str]:
+    for _, demand in expressions(term):
+        if demand.get("key") == HOSTNAME_LABEL:
+            yield from _values(demand)
+    for _, field in as_objects(term.get("matchFields")):
+        if field.get("key") == NAME_FIELD and not is_agent:
+            yield from _values(field)
 
 
 def _values(demand: Mapping[str, Any]) -> Iterator[str]:

@@ -36,7 +36,7 @@ _REPELLING_EFFECTS = frozenset({"noschedule", "noexecute"})
 # cluster-autoscaler/utils/taints/taints.go, kubernetes-sigs/karpenter pkg/apis/v1/taints.go,
 # kubernetes-sigs/cluster-api NodeUninitializedTaint,
 # docs.cilium.io/en/stable/installation/taints
-_TEMPORARY_TAINT_PREFIXES = (
+TEMPORARY_TAINT_PREFIXES = (
     NATIVE_TAINT_PREFIX,
     "node.cloudprovider.kubernetes.io/",
     "ToBeDeletedByClusterAutoscaler",
@@ -79,7 +79,7 @@ class NodeTaint(NamedTuple):
         Its effect is NoSchedule or NoExecute, however it is spelt, and no controller removes it.
         """
         spelt = self.effect.translate(_SEPARATORS).lower()
-        return spelt in _REPELLING_EFFECTS and not self.key.startswith(_TEMPORARY_TAINT_PREFIXES)
+        return spelt in _REPELLING_EFFECTS and not self.key.startswith(TEMPORARY_TAINT_PREFIXES)
 
 
 class NodeSettings(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.accounting.account import Account
+from cluster.accounting.account import Account, count_pod
 from cluster.audit.cli import main as audit
 from cluster.gpus.cli import main as gpus
 from policies.loading import default_policy
@@ -20,7 +20,19 @@ RULE = "gpu-node-without-request"
 TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
 CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+PASSING = [
+    {"key": key, "effect": "NoSchedule"}
+    for key in (
+        *("karpenter.sh/disrupted", "ToBeDeletedByClusterAutoscaler"),
+        "node.cloudprovider.kubernetes.io/uninitialized",
+    )
+]
 PRESENT = {"nvidia.com/gpu.present": "true"}
+HAS_GPU = {"matchExpressions": [{"key": "nvidia.com/gpu.present", "operator": "Exists"}]}
+NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu"]}]}
+OF_ZONE = {
+    "matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}]
+}
 
 
 def running(name: str, **fields: Any) -> Object:
@@ -29,6 +41,14 @@ def running(name: str, **fields: Any) -> Object:
     made["metadata"]["uid"] = name
     made["spec"]["containers"][0]["image"] = "registry.example.com/app:1"
     return made
+
+
+def affinity(*terms: Object) -> Object:
+    """The fields of a pod that requires a node which one of these terms selects."""
+    required = {"nodeSelectorTerms": list(terms)}
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    }
 
 
 def written(folder: Path, *objects: Object) -> str:
@@ -70,7 +90,7 @@ def test_it_lists_who_takes_cpu_and_memory_from_pods_with_gpus(
     assert capsys.readouterr().out == (
         "NODE   NAMESPACE   POD        OWNER               CPU     MEMORY   PLATFORM   WHY\n"
         "gpu    team-a      web-5d-1   replicaset/web-5d   6500m   3.0Gi    no         "
-        "the node has no taint\n"
+        "no lasting taint keeps pods off the node\n"
     )
     found = document(capsys, file)
     assert found["podsWithoutGpu"] == [
@@ -79,11 +99,12 @@ def test_it_lists_who_takes_cpu_and_memory_from_pods_with_gpus(
             "name": "web-5d-1",
             "owner": "replicaset/web-5d",
             "node": "gpu",
-            "why": "the node has no taint",
+            "why": "no lasting taint keeps pods off the node",
             "cpu": 6.5,
             "memoryBytes": 3 << 30,
             "platform": False,
             "daemonSet": False,
+            "pods": 1,
         }
     ]
     assert found["nodes"][0]["resources"][0]["stranded"] == 2
@@ -106,10 +127,18 @@ def test_cards_that_others_strand_are_not_laid_at_their_door(
 @pytest.mark.parametrize(
     ("taints", "fields", "why"),
     [
-        ([], {}, "the node has no taint"),
-        ([CORDONED], {}, "the node has no taint"),
+        ([], {}, "no lasting taint keeps pods off the node"),
+        ([CORDONED], {}, "no lasting taint keeps pods off the node"),
         ([TAINT], {"tolerations": [TOLERATION]}, f"tolerates {GPU}=present:NoSchedule"),
         ([TAINT], {"tolerations": [{"operator": "Exists"}]}, "tolerates every taint"),
+        (
+            [TAINT],
+            {"tolerations": [TOLERATION, {"operator": "Exists", "effect": "NoExecute"}]},
+            f"tolerates {GPU}=present:NoSchedule",
+        ),
+        ([TAINT, *PASSING], {"tolerations": [TOLERATION]}, f"tolerates {GPU}=present:NoSchedule"),
+        (PASSING, {}, "no lasting taint keeps pods off the node"),
+        ([{**TAINT, "effect": "PreferNoSchedule"}], {}, "no lasting taint keeps pods off the node"),
         (
             [TAINT],
             {},
@@ -121,6 +150,16 @@ def test_cards_that_others_strand_are_not_laid_at_their_door(
             "selects nodes with nvidia.com/gpu.present: true",
         ),
         ([], {"nodeSelector": {"kubernetes.io/hostname": "gpu"}}, "selects nodes by name"),
+        ([], affinity(HAS_GPU, NAMED), f"selects nodes with {GPU}.present or by name"),
+        ([], affinity(NAMED, NAMED), "selects nodes by name"),
+        ([], affinity(HAS_GPU, OF_ZONE), "no lasting taint keeps pods off the node"),
+        ([], affinity(NAMED, OF_ZONE), "no lasting taint keeps pods off the node"),
+        ([], affinity(), "no lasting taint keeps pods off the node"),
+        (
+            [],
+            {**affinity(OF_ZONE), "nodeSelector": PRESENT},
+            "selects nodes with nvidia.com/gpu.present: true",
+        ),
         (
             [TAINT],
             {"owner": ("DaemonSet", "node-exporter"), "tolerations": [{"operator": "Exists"}]},
@@ -145,6 +184,25 @@ def test_it_says_why_a_pod_is_there(
         "podsWithoutGpu"
     ]
     assert found["why"] == why
+
+
+def test_of_the_tolerations_that_every_pod_has_nothing_is_kept() -> None:
+    """The console keeps a record of each pod of the cluster."""
+    state = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    added = [
+        {"key": f"node.kubernetes.io/{name}", **state} for name in ("not-ready", "unreachable")
+    ]
+    profile = default_policy([]).profile
+    plain, tolerant = (
+        count_pod(running("web", tolerations=tolerations), profile, {})
+        for tolerations in (added, [*added, TOLERATION])
+    )
+    assert plain
+    assert plain.without_gpu
+    assert plain.without_gpu.tolerations == ()
+    assert tolerant
+    assert tolerant.without_gpu
+    assert tolerant.without_gpu.tolerations == (TOLERATION,)
 
 
 def operator_pod(name: str, account: str) -> Object:
@@ -216,6 +274,19 @@ def test_gpus_and_audit_name_the_same_pods(
         *("plain", "starts", "on-label", "zero", "rdma", "agent"),
     }
     assert [one["name"] for one in pods if one["platform"]] == ["nvidia-dcgm-exporter-x"]
+
+
+@pytest.mark.parametrize("key", ["gpu-fraction", "gpu-memory"])
+def test_a_pod_that_is_counted_is_not_said_to_ask_for_none(
+    key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """KAI's annotations count under every profile."""
+    value = {"gpu-fraction": "0.5", "gpu-memory": "2000"}[key]
+    part = running("part", annotations={key: value})
+    file = written(tmp_path, node("gpu", {GPU: "4"}), part, running("web"))
+    found = document(capsys, file)
+    assert [each["name"] for each in found["consumers"]] == ["part"]
+    assert names(found) == ["web"]
 
 
 def test_an_audit_says_that_no_node_is_left_to_a_workload(

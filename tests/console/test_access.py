@@ -31,11 +31,15 @@ from console.access import (
     read_secret,
 )
 from console.cli import main
+from console.pages.gpus import OTHERS
 from console.server import Console
 from console.state import ClusterState, state_of
+from console.view import View
 from policies.loading import default_policy
 from tests.testkit.chart.permissions import RBAC
 from tests.testkit.chart.rendering import find_one, render
+from tests.testkit.cluster_commands.gpu_objects import node as listed_node
+from tests.testkit.cluster_commands.gpu_objects import pod as gpu_pod
 from tests.testkit.console.server import live_state
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.objects import gpu_node, service_account
@@ -425,6 +429,21 @@ class EveryNamespace:
 
     def may_list_pods(self, _identity: Identity, namespace: str) -> bool:
         return bool(namespace)
+
+
+def test_namespaces_with_gpus_are_asked_about_before_those_without() -> None:
+    """Pods without a GPU are in as many namespaces as there are, as those of agents."""
+    without = [
+        gpu_pod("agent", {"cpu": "1"}, on="a", namespace=f"a-{number:04}")
+        for number in range(MAX_NAMESPACES)
+    ]
+    train = gpu_pod("train", {"nvidia.com/gpu": "1"}, on="a", namespace="z")
+    state = live_state([listed_node("a", {"nvidia.com/gpu": "8"}), *without, train])
+    viewer = Access(EveryNamespace()).viewer(Credentials(authorization=["Bearer token"]))
+    usage, remarks = View(state, viewer).usage()
+    assert [consumer.name for consumer in usage.consumers] == ["train"]
+    assert [pod.pods for pod in usage.without_gpu if pod.namespace == OTHERS] == [1]
+    assert any("by name, those with GPUs before those without" in each for each in remarks)
 
 
 async def test_it_is_said_where_not_all_namespaces_are_asked_about() -> None:

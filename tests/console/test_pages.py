@@ -26,7 +26,7 @@ from cluster.why.cli import main as why
 from cluster.why.explanation import Answer, to_document
 from console.access import Everybody
 from console.cli import DEMO
-from console.pages.gpus import OTHERS, Filter, gpus_page
+from console.pages.gpus import OTHERS, Filter, as_document, gpus_page
 from console.server import Console
 from console.state import ClusterState
 from console.view import View
@@ -116,20 +116,56 @@ async def test_who_is_on_a_node_without_a_gpu_is_on_its_page_and_by_owner() -> N
     assert "2 pods on 1 GPU node ask for no GPU, and take 4 CPU and 8.0Gi memory" in of_shop
     assert "2 pods" not in Outline(await text_of(state, "/?node=b")).text
     node = Outline(await text_of(state, "/nodes/a")).text
-    assert re.search(r"shop\s*web-0\s*statefulset/web\s*2\s*4.0Gi\s*the node has no taint", node)
+    assert re.search(
+        r"shop\s*web-0\s*statefulset/web\s*2\s*4.0Gi\s*no lasting taint keeps pods off the node",
+        node,
+    )
     assert "a DaemonSet makes it for the node" in node
     assert "web-0" not in Outline(await text_of(state, "/nodes/b")).text
     state.drop(Resource("pods", "Pod"), ("shop", "web-0"))
     assert "web-0" not in await text_of(state, "/nodes/a")
 
 
-def test_pods_without_a_gpu_have_no_name_for_those_who_may_not_see_them() -> None:
-    pods = [without_gpu("mine", "team-a"), without_gpu("theirs", "team-b")]
+@pytest.mark.parametrize("wanted", [Filter(namespace="small"), Filter(team="ml")])
+def test_what_the_pods_of_others_strand_is_not_laid_at_the_door_of_a_namespace(
+    wanted: Filter,
+) -> None:
+    pods = [
+        without_gpu("large", "large", limits={"cpu": "63"}),
+        without_gpu("small", "small", limits={"cpu": "10m"}),
+        gpu_pod("train", {GPU: "1"}, on="a", namespace="small"),
+    ]
+    usage = live_state([gpu_node("a", {GPU: 4}), *pods]).usage()[0]
+    teams = {"small": "ml"}
+    stranded = "Without those not of the platform, 3 nvidia.com/gpu would not be stranded."
+    assert stranded in gpus_page(usage, Filter(), teams).words_without_gpu
+    assert stranded in gpus_page(usage, Filter(node="a"), teams).words_without_gpu
+    assert gpus_page(usage, wanted, teams).words_without_gpu == (
+        "1 pod on 1 GPU node asks for no GPU, and takes 10m CPU and 0.0Gi memory."
+    )
+
+
+def test_of_pods_of_others_without_a_gpu_a_viewer_sees_sums_alone() -> None:
+    pods = [
+        without_gpu("hidden-0", "a-team"),
+        without_gpu("mine", "team-a"),
+        without_gpu("hidden-1", "team-b", limits={"cpu": "3", "memory": "1Gi"}),
+        without_gpu("hidden-2", "team-b", owner=("DaemonSet", "log")),
+    ]
     state = live_state([gpu_node("a", {GPU: 4}), *pods])
-    mine, theirs = View(state, Member("team-a")).usage()[0].without_gpu
-    assert (mine.name, mine.why) == ("mine", "the node has no taint")
-    assert {theirs.namespace, theirs.name, theirs.owner} == {OTHERS}
-    assert (theirs.why, theirs.cpu) == ("", 2 * 10**9)
+    usage = View(state, Member("team-a")).usage()[0]
+    mine, others, of_daemon_set = usage.without_gpu
+    assert (mine.name, mine.why) == ("mine", "no lasting taint keeps pods off the node")
+    for one in (others, of_daemon_set):
+        assert {one.namespace, one.name, one.owner, one.why} == {OTHERS, ""}
+    assert (others.pods, others.cpu, others.memory) == (2, 5 * 10**9, 5 * 2**30 * 10**9)
+    assert (of_daemon_set.pods, of_daemon_set.is_of_daemon_set) == (1, True)
+    page = gpus_page(usage, Filter())
+    assert "4 pods on 1 GPU node ask for no GPU (1 of DaemonSets, 3 others)" in (
+        page.words_without_gpu
+    )
+    assert {(row.owner, row.pods) for row in page.without_gpu} == {("pod/mine", 1), (OTHERS, 3)}
+    assert [one["pods"] for one in as_document(usage, None)["podsWithoutGpu"]] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("path", PAGES)
