@@ -8,7 +8,7 @@ from rules.base.json_values import Path, pointer
 from rules.finding import Action, Finding, identity_of, object_identity_of
 from rules.objects.object_ref import ObjectRef
 from rules.rule import Rule
-from sources.manifests import Excerpt, File, Span
+from sources.manifests import Excerpt, File, Span, span_alone
 
 RULE_BY_NAME = {rule.name: rule for rule in ALL_RULES}
 LEVEL_BY_ACTION = {Action.DENY: "error", Action.WARN: "warning", Action.AUDIT: "note"}
@@ -146,6 +146,8 @@ def locate_finding(file: File, document: Document, finding: Finding) -> LocatedF
     excerpt = file.excerpt(span)
     if is_about_secret(finding):
         excerpt = without_values(excerpt, finding)
+    elif file.has_secret:
+        excerpt = span_alone(excerpt)
     return LocatedFinding(shown, file.source.name, span, excerpt, finding.object)
 
 

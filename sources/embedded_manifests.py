@@ -196,7 +196,7 @@ def _manifests_in_command(
                 inner = "".join(block.lines)
                 if declares_object(inner):
                     part = SourcePart(line_offset=span.line + heredoc.first_line + block.first_line)
-                    yield _as_embedded(file.source, inner, part)
+                    yield _as_embedded(file, inner, part)
     else:  # quoted or folded
         for heredoc in _heredocs(text.splitlines(keepends=True)):
             inner = "".join(heredoc.lines)
@@ -218,7 +218,7 @@ def _manifests_in_text(file: File, document: Document, path: Path, value: str) -
     if lines and lines[0].startswith("|"):
         for block in _documents_in_lines(lines[1:]):
             part = SourcePart(line_offset=span.line + block.first_line)
-            yield _as_embedded(file.source, "".join(block.lines), part)
+            yield _as_embedded(file, "".join(block.lines), part)
     else:  # quoted or folded
         yield _on_line_of(file, document, path, value)
 
@@ -226,12 +226,12 @@ def _manifests_in_text(file: File, document: Document, path: Path, value: str) -
 def _on_line_of(file: File, document: Document, path: Path, text: str) -> Source:
     """The manifests in `text`, all on the line of the text at `path`."""
     part = SourcePart(line_offset=file.span_of_path(document, path).line - 1)
-    return _as_embedded(file.source, _on_one_line(text), part)
+    return _as_embedded(file, _on_one_line(text), part)
 
 
-def _as_embedded(source: Source, text: str, part: SourcePart) -> Source:
-    made = source._replace(text=text, part=part, is_embedded=True)
-    return made._replace(is_template=False, reader=None)
+def _as_embedded(file: File, text: str, part: SourcePart) -> Source:
+    made = file.source._replace(text=text, part=part, is_embedded=True)
+    return made._replace(is_template=False, reader=None, is_beside_secret=file.has_secret)
 
 
 def _documents_in_lines(lines: list[str]) -> Iterator[_TextBlock]:
@@ -398,4 +398,4 @@ def _lines_of_object(file: File, document: Document, path: Path, made: Any) -> S
     if found is None or found.value != made:
         return None
     part = SourcePart(line_offset=file.position(place.start)[0] - 1)
-    return _as_embedded(file.source, lines, part)
+    return _as_embedded(file, lines, part)

@@ -30,6 +30,10 @@ class Span(NamedTuple):
     column: int
 
 
+# In YAML and in JSON.
+_SECRET = re.compile(r"""\bkind["']?[ \t]*:[ \t]*["']?Secret\b""")
+
+
 class Excerpt(NamedTuple):
     """The text at a span: what reports show of it, and where it ends.
 
@@ -70,6 +74,12 @@ def excerpt_at(text: str, span: Span) -> Excerpt:
         start_byte=_byte_column(text, span.start),
         end_byte=_byte_column(text, span.end),
     )
+
+
+def span_alone(excerpt: Excerpt) -> Excerpt:
+    """Return `excerpt` without what is around its span."""
+    text = excerpt.text[excerpt.start : excerpt.start + excerpt.width]
+    return excerpt._replace(text=text, start=0, before=(), after=())
 
 
 def _lines_before(text: str, start: int) -> tuple[str, ...]:
@@ -143,7 +153,13 @@ class File:
         view = File(self.original)
         view._shift = shift
         view._lines = self._lines
+        view.has_secret = self.has_secret
         return view
+
+    @cached_property
+    def has_secret(self) -> bool:
+        """Return whether a Secret may be in the file: then reports show no more than a span."""
+        return self.original.is_beside_secret or bool(_SECRET.search(self.source.text))
 
     @cached_property
     def _lines(self) -> Lines:

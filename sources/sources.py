@@ -183,6 +183,8 @@ class Source(NamedTuple):
     """the reader that knows its documents already, if other texts have some of them"""
     value: Any = None
     """the document that it is, if it had to be decoded already"""
+    is_beside_secret: bool = False
+    """it is a part of a file with a Secret"""
 
     @property
     def lines(self) -> range:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import yaml
 
 from reports.formats import FORMATS
 from tests.testkit.lint_command import LintCommand
@@ -39,6 +42,41 @@ def test_no_report_shows_a_value_of_a_secret(command: LintCommand, form: str) ->
     assert RULE in outcome.out
     assert "top secret" not in outcome.out
     assert "GPU-0123" not in outcome.out
+
+
+SECRET = {"kind": "Secret", "apiVersion": "v1", "stringData": {"A": "top secret"}}
+CONFIG_MAP = {
+    "kind": "ConfigMap",
+    "apiVersion": "v1",
+    "metadata": {"name": "a"},
+    "data": {"NVIDIA_VISIBLE_DEVICES": "GPU-0123"},
+}
+BESIDE_A_SECRET = {
+    "one line": json.dumps({"kind": "List", "apiVersion": "v1", "items": [SECRET, CONFIG_MAP]}),
+    "documents": f"{yaml.safe_dump(SECRET, sort_keys=False)}---\n"
+    "data: {NVIDIA_VISIBLE_DEVICES: GPU-0123}\nkind: ConfigMap\napiVersion: v1\n",
+    "embedded": """\
+apiVersion: v1
+kind: Secret
+stringData:
+  pod.yaml: |
+    apiVersion: v1
+    kind: ConfigMap
+    data:
+      PASSWORD: top secret
+      NVIDIA_VISIBLE_DEVICES: GPU-0123
+""",
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("text", BESIDE_A_SECRET.values(), ids=BESIDE_A_SECRET)
+def test_nor_one_beside_another_object(command: LintCommand, form: str, text: str) -> None:
+    command.write("gpuward.yaml", POLICY)
+    command.write("both.yaml", text)
+    outcome = command("both.yaml", f"--output={form}")
+    assert RULE in outcome.out
+    assert "top secret" not in outcome.out
 
 
 def test_the_place_is_that_of_the_key(command: LintCommand) -> None:

@@ -143,7 +143,7 @@ def _with(resource: str, *subresources: str) -> list[str]:
 
 
 def _rules_in_namespace() -> list[dict[str, Any]]:
-    """Return the kinds of gpuward's objects, and those by which somebody could act as gpuward."""
+    """Return the kinds of gpuward's objects, and those by which a user could act as gpuward."""
     sets = ("daemonsets", "deployments", "replicasets", "statefulsets")
     return [
         _rule("", ["configmaps", "secrets", "services"], _ALL),
@@ -179,7 +179,7 @@ def _is_own(guard: Guard) -> Expression:
 
 
 def _is_token_of_controller() -> Expression:
-    """Return whether somebody gets a token of a controller of Kubernetes."""
+    """Return whether the user gets a token of a controller of Kubernetes."""
     account = entry(get(_OBJECT, "metadata.annotations", {}), _ACCOUNT_OF_TOKEN, "")
     by_secret = all_of(
         get(_OBJECT, "type", "") == _TOKEN_SECRET, is_in(account, list(_CONTROLLERS))
