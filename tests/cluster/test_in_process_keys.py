@@ -260,3 +260,16 @@ def test_what_costs_too_much_is_refused(exports: Exports, namespace: str) -> Non
     assert len(said(*variables[1:])) > 10
     (found,) = said(*variables)
     assert found.startswith("[too-large]")
+
+
+def test_an_object_that_was_too_large_gets_no_name(exports: Exports, namespace: str) -> None:
+    """It may still be updated otherwise, also if it has many of the keys already."""
+    many = [f"HABANA_VISIBLE_DEVICES_{number}" for number in range(MAX_KEYS // 2)]
+    many += [f"setting-{number}" for number in range(MAX_KEYS)]
+    new = made("ConfigMap", namespace, "data", *many, name="large")
+    answer = submit(exports, new, WRITER, dry_run=False)
+    assert answer.status == 201
+    old = answer.body
+    assert said_of(exports, {**old, "data": {**old["data"], "B": "b"}}) == NOTHING
+    (found,) = said_of(exports, {**old, "data": {**old["data"], NVIDIA: "all"}}).denied
+    assert found.startswith("[visible-devices-key]")

@@ -123,7 +123,7 @@ def _variables(policy: Policy, active: ActiveRule, statement: KeyStatement) -> I
             yield Variable(variable_name(word, old=old), resolve(value, old=old))
     yield Variable("isExcused", resolve(_is_excused(policy, active, statement), old=False))
     # An update is about what it adds.
-    added = POLICY.keys.filter(lambda k: not_(is_in(k, POLICY.oldKeys)))
+    added = POLICY.keys.filter(lambda k: not_(POLICY.oldFields.exists(lambda f: is_in(k, f))))
     found = choose((POLICY.isExcused, []), (POLICY.isUpdate, added), otherwise=POLICY.keys)
     yield Variable("found", str(found))
     had_many = all_of(POLICY.isUpdate, POLICY.oldHasManyKeys)
@@ -147,12 +147,16 @@ def _about_object(statement: KeyStatement, *, old: bool) -> dict[str, Value]:
         return f.filter(lambda k: all_of(matches_any(k, patterns), not_(is_in(k, POLICY.names))))
 
     # Names are looked up, which costs the same however many keys there are.
-    named = POLICY.names.filter(lambda n: OBJECT.fields.exists(lambda f: is_in(n, f)))
-    found = [named, *([OBJECT.fields.map(matching).flatten()] if patterns else [])]
+    found: list[Value] = [
+        POLICY.names.filter(lambda n: OBJECT.fields.exists(lambda f: is_in(n, f)))
+    ]
+    if patterns:
+        by_pattern = OBJECT.fields.map(matching).flatten()
+        found.append(choose((OBJECT.hasManyKeys, []), otherwise=by_pattern))
     return {
         "fields": [get(root, field, {}) for field in _FIELDS],
         "hasManyKeys": OBJECT.fields.map(lambda f: f.size()).sum() > MAX_KEYS,
-        "keys": choose((OBJECT.hasManyKeys, []), otherwise=concat(found)),
+        "keys": concat(found),
     }
 
 
