@@ -38,7 +38,7 @@ from cluster.doctor.checks.failed_calls import (
     read_counted_calls,
 )
 from cluster.doctor.checks.gpuward import check_exclusion, check_namespaces, check_own_webhook
-from cluster.doctor.checks.in_process import check_in_process
+from cluster.doctor.checks.in_process import check_in_process, check_static_manifests
 from cluster.doctor.checks.kubernetes_faults import check_kubernetes_faults
 from cluster.doctor.checks.kueue import (
     check_kueue,
@@ -135,6 +135,12 @@ def make_parser() -> argparse.ArgumentParser:
         f"starts; default: {IMAGE}",
     )
     made.add_argument(
+        "--static-manifests",
+        metavar="DIR",
+        help="see whether the API server has loaded the files in this folder, which gpuward export "
+        "static has written",
+    )
+    made.add_argument(
         "--since-report",
         metavar="FILE",
         help="what an earlier run wrote with -o json: calls of the webhook that had failed before "
@@ -169,6 +175,8 @@ def main(arguments: list[str]) -> int:
     asked = {"ask_kubelets": options.ask_kubelets, "tls_only": options.tls_only}
     image = options.image or IMAGE
     answer, rows = examine(facts, send, before, image=image, **asked)
+    if options.static_manifests is not None:
+        rows = [*check_static_manifests(facts, options.static_manifests), *rows]
     if options.output in {"json", "yaml"}:
         calls = counted_calls(facts)
         document = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cluster.doctor.cli import main as doctor
 from policies.loading import default_policy, load_policy
 from rules.finding import Action
 from tests.testkit.admission.in_process import (
@@ -107,6 +109,24 @@ def test_the_metric_of_the_api_server_has_the_digests_of_the_folder(
     }
     assert loaded == digests(files_for(folder))
     assert loaded.keys() == {"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}
+
+
+def test_doctor_says_whether_it_has_loaded_them(
+    plane: ControlPlane, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def states(of: Path) -> list[str]:
+        doctor(
+            [
+                *("--static-manifests", str(of), "--kubeconfig", str(plane.kubeconfig)),
+                *("--no-dry-run", "-o", "json"),
+            ]
+        )
+        found = json.loads(capsys.readouterr().out)["rows"]
+        return [row["state"] for row in found if row["subject"] == "files of the API server"]
+
+    assert states(folder) == ["ok", "ok"]
+    write_folder(tmp_path, static_files(default_policy(), OPTIONS, None, PurePosixPath(folder)))
+    assert states(tmp_path) == ["ok", "wrong"]  # without the guards
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
 
 import pytest
 
+from cluster.api.errors import ClusterError, ForbiddenError
+from cluster.doctor.checks.in_process import check_static_manifests
+from cluster.doctor.facts import read_facts
 from cluster.doctor.rows import State
+from cluster.source.objects import ObjectReader
 from policies.loading import default_policy, load_policy
-from tests.testkit.cluster_commands.doctor_rows import in_release, installed, recorded, rows
+from rules.finding import Action
+from tests.testkit.cluster_commands.doctor_rows import (
+    NO_METRICS,
+    Objects,
+    in_release,
+    installed,
+    recorded,
+    rows,
+)
 from tests.testkit.cluster_commands.gpu_objects import Object
 from tests.testkit.policy_mistakes import POLICY_HEADER
 from webhook.in_process.exports import validating_objects
 from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.in_process.static_manifests import digests_of_folder, static_files, write_folder
+from webhook.registration import RegistrationOptions
 
 CHECK = "in process"
 OTHER_POLICY = POLICY_HEADER + "rules: {mig-admin-env: {action: warn}}\n"
@@ -142,3 +157,67 @@ def test_without_the_right_it_is_not_known() -> None:
     ((state, message),) = found(*exported(), forbidden=forbidden).values()
     assert state is State.NOT_KNOWN
     assert "validatingadmissionpolicies" in message
+
+
+LOADED = (
+    'apiserver_manifest_admission_config_controller_last_config_info{apiserver_id_hash="sha256:0",'
+    'hash="%s",plugin="%s"} 1\n'
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    options = ExportOptions(RegistrationOptions(default=Action.DENY))
+    write_folder(tmp_path, static_files(default_policy(), options, None, PurePosixPath("/a")))
+    return tmp_path
+
+
+def about_files(folder: Path, metrics: str | ClusterError | None) -> list[tuple[State, str]]:
+    def request(_path: str) -> str:
+        if isinstance(metrics, str):
+            return metrics
+        raise metrics or AssertionError
+
+    source = cast("ObjectReader", Objects(is_complete=metrics is not None))
+    facts = read_facts(source, default_policy(), request if metrics is not None else None)
+    found = [*check_static_manifests(facts, str(folder))]
+    assert all(bool(row.remedy) == (row.state is not State.OK) for row in found)
+    return [(row.state, row.message) for row in found]
+
+
+def test_files_that_the_api_server_has_loaded_are_ok(folder: Path) -> None:
+    metrics = "".join(LOADED % (d, p) for p, d in digests_of_folder(folder).items())
+    assert metrics.count("\n") == 2
+    found = about_files(folder, f"{NO_METRICS}{metrics}")
+    assert [state for state, _ in found] == [State.OK, State.OK]
+    assert f"gpuward export static --check {folder}" in found[0][1]
+
+
+def test_files_that_it_has_not_or_others_are_wrong(folder: Path) -> None:
+    found = about_files(folder, NO_METRICS)
+    assert [state for state, _ in found] == [State.WRONG, State.WRONG]
+    assert "has loaded no files for MutatingAdmissionPolicy" in found[0][1]
+    other = LOADED % ("sha256:1", "ValidatingAdmissionPolicy")
+    (state, message) = about_files(folder, other)[1]
+    assert (state, "has loaded other files" in message, "sha256:1" in message) == (
+        *(State.WRONG, True, True),
+    )
+    (folder / "mutating-policies" / "gpuward.yaml").unlink()
+    kept = LOADED % (
+        digests_of_folder(folder)["ValidatingAdmissionPolicy"],
+        "ValidatingAdmissionPolicy",
+    )
+    found = about_files(folder, kept + LOADED % ("sha256:2", "MutatingAdmissionPolicy"))
+    assert [state for state, _ in found] == [State.WRONG, State.OK]
+    assert "has none" in found[0][1]
+
+
+def test_what_it_has_loaded_may_not_be_known(folder: Path, tmp_path: Path) -> None:
+    for metrics, words in (
+        (None, "only an API server says"),
+        (ForbiddenError("GET /metrics: 403"), "its metrics cannot be read"),
+    ):
+        ((state, message),) = about_files(folder, metrics)
+        assert (state, words in message) == (State.NOT_KNOWN, True)
+    ((state, message),) = about_files(tmp_path / "missing", NO_METRICS)
+    assert (state, "has no such files" in message) == (State.NOT_KNOWN, True)

@@ -36,6 +36,7 @@ _FOLDERS = {
 MAX_FILE_BYTES = 16 << 20
 """More than any file of such a folder has that gpuward wrote."""
 _MODE = 0o644
+_READ = (".yaml", ".yml", ".json")
 
 
 def static_files(
@@ -97,6 +98,28 @@ def digests(files: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def digests_of_folder(folder: Path) -> dict[str, str]:
+    """The `digests` of what an API server reads in `folder`. OSError."""
+    found = {}
+    for plugin, name in _FOLDERS.items():
+        content = sha256()
+        is_empty = True
+        place = folder / name
+        for file in sorted(place.iterdir()) if place.is_dir() else ():
+            if file.suffix.lower() in _READ and not file.is_dir() and (read_bytes := _bytes(file)):
+                content.update(read_bytes + b"\0")
+                is_empty = False
+        if not is_empty:
+            found[plugin] = f"sha256:{content.hexdigest()}"
+    return found
+
+
+def _bytes(file: Path) -> bytes:
+    """The first bytes of a file, of which none that gpuward wrote has more. OSError."""
+    with file.open("rb") as opened:
+        return opened.read(MAX_FILE_BYTES + 1)
+
+
 def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write `files` into `folder`, and remove what an earlier policy has left there. OSError.
 
@@ -137,14 +160,13 @@ def differences(folder: Path, files: Mapping[str, str]) -> Iterator[str]:
         place = folder / name
         for found in sorted(place.iterdir()) if place.is_dir() else ():
             path = found.relative_to(folder).as_posix()
-            is_read = found.suffix.lower() in (".yaml", ".yml", ".json")
+            is_read = found.suffix.lower() in _READ
             is_folder = found.is_dir() and not found.is_symlink()
             if is_read and not is_folder and path not in files:
                 yield f"{path} is not of this policy"
     for path, text in files.items():
         try:
-            with (folder / path).open("rb") as file:
-                content = file.read(MAX_FILE_BYTES + 1)
+            content = _bytes(folder / path)
         except FileNotFoundError:
             yield f"{path} is missing"
             continue

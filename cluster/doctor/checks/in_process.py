@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+from cluster.api.errors import ClusterError
 from cluster.doctor.checks.release import policy_in_force
 from cluster.doctor.facts import DoctorFacts, by_name, why_missing
-from cluster.doctor.rows import Row, first_few, ok, wrong
+from cluster.doctor.rows import Row, first_few, not_known, ok, wrong
 from cluster.source.objects import (
     MUTATING_BINDINGS,
     MUTATING_POLICIES,
@@ -24,8 +27,16 @@ from webhook.in_process.objects import (
     ExportOptions,
     digest_of,
 )
+from webhook.in_process.static_manifests import digests_of_folder
 
 _CHECK = "in process"
+_FILES = "files of the API server"
+# Source: Kubernetes, staging/src/k8s.io/apiserver/pkg/admission/plugin/manifest/metrics/metrics.go.
+_LOADED = re.compile(
+    r"^apiserver_manifest_admission_config_controller_last_config_info\{(?P<labels>[^}\n]*)\} 1$",
+    re.MULTILINE,
+)
+_LABEL = re.compile(r'(\w+)="([^"\n]*)"')
 
 
 class _Kind(NamedTuple):
@@ -71,6 +82,57 @@ def check_in_process(facts: DoctorFacts) -> Iterator[Row]:
     if number and not faults:
         what = f"{many(number, 'object')}, as gpuward exports them"
         yield ok(_CHECK, "exported policies", what)
+
+
+def check_static_manifests(facts: DoctorFacts, folder: str) -> Iterator[Row]:
+    """A row for each plugin whose files the API server has loaded, or should have.
+
+    `folder` is one that `gpuward export static` has written.
+    """
+    try:
+        wanted = digests_of_folder(Path(folder))
+    except OSError as error:
+        remedy = "name a folder that `gpuward export static` has written"
+        yield not_known(_CHECK, _FILES, f"{error.filename or folder}: {error.strerror}", remedy)
+        return
+    if not wanted:
+        remedy = f"write it: gpuward export static --folder {folder}"
+        yield not_known(_CHECK, _FILES, f"{folder} has no such files", remedy)
+        return
+    if facts.request is None:
+        remedy = "run the command with a connection to the cluster"
+        yield not_known(_CHECK, _FILES, "only an API server says what it has loaded", remedy)
+        return
+    try:
+        metrics = facts.metrics if isinstance(facts.metrics, str) else facts.request("/metrics")
+    except ClusterError as error:
+        remedy = "grant `get` on the nonResourceURL /metrics"
+        yield not_known(_CHECK, _FILES, f"its metrics cannot be read: {error}", remedy)
+        return
+    labels = (dict(_LABEL.findall(found["labels"])) for found in _LOADED.finditer(metrics))
+    loaded = {each.get("plugin", ""): each.get("hash", "") for each in labels}
+    for plugin in sorted({*wanted, *loaded}):
+        yield _row_of_plugin(plugin, wanted.get(plugin), loaded.get(plugin), folder)
+
+
+def _row_of_plugin(plugin: str, wanted: str | None, loaded: str | None, folder: str) -> Row:
+    if wanted == loaded:
+        message = (
+            f"the API server that answered has loaded the files for {plugin} in {folder}; whether "
+            f"they are those of the policy: gpuward export static --check {folder}"
+        )
+        return ok(_CHECK, _FILES, message)
+    if loaded is None:
+        message = f"the API server that answered has loaded no files for {plugin}"
+    elif wanted is None:
+        message = f"the API server that answered has files for {plugin}, and {folder} has none"
+    else:
+        message = f"the API server that answered has loaded other files for {plugin}: {loaded}"
+    remedy = (
+        f"copy {folder} to the machines of all API servers, name it in the flag "
+        "--admission-control-config-file, and look into their logs: docs/static-manifests.md"
+    )
+    return wrong(_CHECK, _FILES, message, remedy)
 
 
 def exported_objects(facts: DoctorFacts, resource: Resource) -> Mapping[str, Object]:
