@@ -51,7 +51,7 @@ from rules.workloads.object_kinds import KEY_FIELDS, OBJECT_KINDS
 from sources.manifests import Excerpt, Span
 
 # Of these the webhook is sent quotas, LimitRanges and claims; of the others it hears nothing.
-NOT_SENT = (OBJECT_KINDS.keys() | {("", kind) for kind in KEY_FIELDS}) - {
+NOT_SENT = (OBJECT_KINDS.keys() | KEY_FIELDS.keys()) - {
     ("", "LimitRange"),
     ("", "ResourceQuota"),
     *((CLAIM_GROUP, kind) for kind in ("ResourceClaim", "ResourceClaimTemplate")),

@@ -88,7 +88,8 @@ def _traits_of_pod(pod: Pod) -> int:
         traits |= RAY_GPUS
     if KAI_QUEUE_LABEL in pod.owner_labels:
         traits |= KAI_QUEUE
-    if pod.owner_metadata and any(map(key_traits, pod.owner_metadata.annotations)):
+    owner = pod.owner_metadata if pod.is_final else None
+    if owner and any(map(key_traits, owner.annotations)):
         traits |= GPU_METADATA_KEY
     if pod.layout.is_service:
         traits |= POD_RESOURCES

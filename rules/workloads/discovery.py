@@ -115,10 +115,13 @@ def find_subjects(
 def _variable_keys(
     raw: Mapping[str, Any], base: Path, profile: Profile, namespace: str | None
 ) -> Iterator[KubernetesObject]:
-    """The ConfigMap or Secret itself, if a key of it is a variable by which containers get GPUs."""
-    kind = as_text(raw.get("kind"))
-    if kind in KEY_FIELDS and not group_of(raw) and any(granting_keys(raw, kind, profile)):
-        owner = object_ref(kind, "", as_object(raw.get("metadata")), namespace)
+    """The ConfigMap or Secret itself, if a key of it is a variable by which containers get GPUs.
+
+    So is what a controller makes a Secret of.
+    """
+    group, kind = group_of(raw), as_text(raw.get("kind"))
+    if (group, kind) in KEY_FIELDS and any(granting_keys(raw, group, kind, profile)):
+        owner = object_ref(kind, group, as_object(raw.get("metadata")), namespace)
         yield KubernetesObject(owner, profile, raw, base, kind_trait=VARIABLE_KEY)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rules.base.json_values import Path, as_object, as_text
+from rules.base.json_values import Path, as_object, as_text, values_at
 from rules.base.text_matching import matches_any
 from rules.base.traits import (
     CLAIM_OBJECT,
@@ -301,11 +301,16 @@ def object_kind_of(group: str, kind: str, raw: Mapping[str, Any]) -> ObjectKind 
 # ConfigMaps and Secrets are such objects by their keys: a container that takes all its variables
 # from one (`envFrom`) gets a variable by each key.
 
-# Kind -> the fields that have keys. Of a key in several fields of a Secret the first counts: the
-# API server lays `stringData` over `data`, and stores nothing else.
-KEY_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "ConfigMap": ("data", "binaryData"),
-    "Secret": ("stringData", "data"),
+# API group and kind -> the fields that have keys. Of a key in several fields the first counts: the
+# API server lays `stringData` over `data`, and stores nothing else; of the other two kinds
+# controllers make Secrets, with the keys of their templates above the others
+# (bitnami-labs/sealed-secrets pkg/apis/sealedsecrets/v1alpha1/sealedsecret_expansion.go,
+# external-secrets/external-secrets pkg/controllers/externalsecret).
+KEY_FIELDS: Mapping[tuple[str, str], tuple[tuple[str, ...], ...]] = {
+    ("", "ConfigMap"): (("data",), ("binaryData",)),
+    ("", "Secret"): (("stringData",), ("data",)),
+    ("bitnami.com", "SealedSecret"): (("spec", "template", "data"), ("spec", "encryptedData")),
+    ("external-secrets.io", "ExternalSecret"): (("spec", "target", "template", "data"),),
 }
 
 
@@ -315,12 +320,15 @@ def granting_variables(profile: Profile) -> tuple[str, ...]:
     return (*profile.visible_devices, *profile.alternative_variables, old)
 
 
-def granting_keys(raw: Mapping[str, Any], kind: str, profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield each key of a ConfigMap or Secret that is such a variable: its field, and the key."""
+def granting_keys(
+    raw: Mapping[str, Any], group: str, kind: str, profile: Profile
+) -> Iterator[tuple[Path, str]]:
+    """Yield each key of the object `raw` that is such a variable: its path, and the key."""
     patterns = granting_variables(profile)
     found: set[str] = set()
-    for field in KEY_FIELDS.get(kind, ()):
-        for key in as_object(raw.get(field)):
-            if key not in found and matches_any(patterns, key):
-                found.add(key)
-                yield field, key
+    for field in KEY_FIELDS.get((group, kind), ()):
+        for path, keys in values_at(raw, field):
+            for key in as_object(keys):
+                if key not in found and matches_any(patterns, key):
+                    found.add(key)
+                    yield (*path, key), key

@@ -137,6 +137,28 @@ def test_an_export_of_another_policy_is_wrong() -> None:
     assert row[0] is State.OK
 
 
+def test_what_is_left_of_an_earlier_export_is_to_be_deleted() -> None:
+    """With its bindings: nothing that a new export writes replaces or removes it."""
+    keys = POLICY_HEADER + "rules: {visible-devices-key: {action: deny}}\n"
+    before = [*validating_objects(load_policy(keys, "a test"), ExportOptions())]
+    (row,) = rows(*before, policy=default_policy())[CHECK]
+    policy = "validatingadmissionpolicy/gpuward-keys-deny"
+    assert (row.subject, row.state) == (policy, State.WRONG)
+    assert row.message == "the policy in force makes no such object"
+    objects = {item["metadata"]["name"]: item for item in before}
+    bindings = sorted(
+        f"validatingadmissionpolicybinding/{name}"
+        for name, item in objects.items()
+        if item["spec"].get("policyName") == "gpuward-keys-deny"
+    )
+    assert bindings
+    _, _, deleted = row.remedy.partition("kubectl delete ")
+    assert deleted.split() == [*bindings, policy]
+    del objects["gpuward-keys-deny"]
+    without = rows(*objects.values(), policy=default_policy())[CHECK]
+    assert [row.remedy.rpartition(" ")[2] for row in without] == bindings
+
+
 def test_the_policy_about_keys_is_among_what_is_compared() -> None:
     policy = POLICY_HEADER + "rules: {visible-devices-key: {action: deny}}\n"
     options = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,8 +76,9 @@ def check_in_process(facts: DoctorFacts) -> Iterator[Row]:
         bindings = exported_objects(facts, kind.bindings)
         number += len(policies) + len(bindings)
         if policies or bindings:
-            faults += _faults_of_policies(facts, kind, policies, bindings)
-            faults += _faults_of_bindings(facts, kind, bindings)
+            expected = _expected_digests(facts, kind)
+            faults += _faults_of_policies(kind, policies, bindings, expected)
+            faults += _faults_of_bindings(facts, kind, bindings, expected)
     yield from faults
     if number and not faults:
         what = f"{many(number, 'object')}, as gpuward exports them"
@@ -145,12 +146,20 @@ def exported_objects(facts: DoctorFacts, resource: Resource) -> Mapping[str, Obj
 
 
 def _faults_of_policies(
-    facts: DoctorFacts, kind: _Kind, policies: Mapping[str, Object], bindings: Mapping[str, Object]
+    kind: _Kind,
+    policies: Mapping[str, Object],
+    bindings: Mapping[str, Object],
+    expected: Mapping[str, str] | None,
 ) -> Iterator[Row]:
-    bound = {as_text(as_object(item.get("spec")).get("policyName")) for item in bindings.values()}
-    expected = _expected_digests(facts, kind)
+    """`expected` has the digests of the policies that should be there, if they are known."""
+    bound = {_policy_of(item) for item in bindings.values()}
     for name, item in policies.items():
         subject = f"{kind.policies.kind.lower()}/{name}"
+        if expected is not None and name not in expected:
+            own = [binding for binding, item in bindings.items() if _policy_of(item) == name]
+            remedy = _deletion(kind, [name], own)
+            yield wrong(_CHECK, subject, "the policy in force makes no such object", remedy)
+            continue
         checked = as_object(as_object(item.get("status")).get("typeChecking"))
         if faulty := as_objects(checked.get("expressionWarnings")):
             message = (
@@ -161,23 +170,28 @@ def _faults_of_policies(
             yield wrong(_CHECK, subject, "no binding names it, so it has no effect", kind.remedy)
         if _is_changed(item):
             yield wrong(_CHECK, subject, "its expressions were changed by hand", kind.remedy)
-        elif expected and expected.get(name) != digest_of(item):
+        elif expected is not None and expected[name] != digest_of(item):
             message = "it was made from another policy, or by another version of gpuward"
             yield wrong(_CHECK, subject, message, kind.remedy)
-    if missing := sorted(expected.keys() - policies.keys()):
+    if missing := sorted((expected or {}).keys() - policies.keys()):
         message = f"missing: {first_few(missing)}"
         yield wrong(_CHECK, "exported policies", message, kind.remedy, names=missing)
 
 
 def _faults_of_bindings(
-    facts: DoctorFacts, kind: _Kind, bindings: Mapping[str, Object]
+    facts: DoctorFacts,
+    kind: _Kind,
+    bindings: Mapping[str, Object],
+    expected: Mapping[str, str] | None,
 ) -> Iterator[Row]:
     there = {name for name, _ in by_name(facts.objects(kind.policies))}
     for name, item in bindings.items():
         subject = f"{kind.bindings.kind.lower()}/{name}"
         spec = as_object(item.get("spec"))
-        if as_text(spec.get("policyName")) not in there:
-            yield wrong(_CHECK, subject, "its policy does not exist", kind.remedy)
+        if (policy := _policy_of(item)) not in there:
+            is_left_over = expected is not None and policy not in expected
+            remedy = _deletion(kind, [], [name]) if is_left_over else kind.remedy
+            yield wrong(_CHECK, subject, "its policy does not exist", remedy)
         if _is_changed(item):
             message = "it was changed by hand"
             if isinstance(actions := spec.get("validationActions"), list):
@@ -185,16 +199,29 @@ def _faults_of_bindings(
             yield wrong(_CHECK, subject, message, kind.remedy)
 
 
+def _policy_of(binding: Object) -> str:
+    return as_text(as_object(binding.get("spec")).get("policyName"))
+
+
+def _deletion(kind: _Kind, policies: Iterable[str], bindings: Iterable[str]) -> str:
+    """Return how to delete what is left of an earlier export, bindings before their policy."""
+    names = [
+        *(f"{kind.bindings.kind.lower()}/{name}" for name in bindings),
+        *(f"{kind.policies.kind.lower()}/{name}" for name in policies),
+    ]
+    return f"if it is left of an earlier export, delete it: kubectl delete {' '.join(names)}"
+
+
 def _is_changed(item: Object) -> bool:
     annotations = as_object(as_object(item.get("metadata")).get("annotations"))
     return annotations.get(DIGEST_ANNOTATION) != digest_of(item)
 
 
-def _expected_digests(facts: DoctorFacts, kind: _Kind) -> Mapping[str, str]:
-    """The digests of the policies that the policy in force makes, by name; empty if not known."""
+def _expected_digests(facts: DoctorFacts, kind: _Kind) -> Mapping[str, str] | None:
+    """The digests of the policies that the policy in force makes, by name; None if not known."""
     policy = policy_in_force(facts)
     if policy is None:
-        return {}
+        return None
     return {
         made["metadata"]["name"]: made["metadata"]["annotations"][DIGEST_ANNOTATION]
         for made in kind.make(policy, ExportOptions())

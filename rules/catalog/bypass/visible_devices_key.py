@@ -16,6 +16,11 @@ read Secrets either. **Without the exported policies it has no effect in a clust
 An update is about the keys that it adds, so an object with such a key can still be changed. Pipe
 `kubectl get configmaps,secrets -A -o json` into `gpuward lint -` to find the objects that exist.
 
+In files it also finds such keys of SealedSecrets (`encryptedData` and the data of the template) and
+of the template in an ExternalSecret, of which controllers make Secrets. What such a controller
+takes from elsewhere it finds only at admission, in the Secret, and what a kustomization generates
+only with `--render`.
+
 An exception of the policy may name the namespace, the kind and the name of the object.
 
 A reference to a single key (`valueFrom`) and a prefix that a key completes are in the pod, so
@@ -67,12 +72,12 @@ def check(subject: KubernetesObject, context: Context) -> Findings:
     user = context.user
     if user is not None and matches_any(context.options["writers"], user):
         return
-    kind = subject.object.kind
-    for field, key in granting_keys(subject.raw, kind, subject.profile):
+    owner = subject.object
+    for path, key in granting_keys(subject.raw, owner.group, owner.kind, subject.profile):
         yield Finding(
-            path=(*subject.path, field, key),
+            path=(*subject.path, *path),
             key=key,
-            message=_message(kind, display(key)),
+            message=_message(owner.kind, display(key)),
             help=ADVICE,
         )
 

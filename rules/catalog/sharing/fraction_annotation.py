@@ -37,6 +37,9 @@ PORTION_FAULT = "is not a part of a GPU: a number above 0 and below 1"
 PORTION_ADVICE = 'write a number such as "0.5", or ask for whole GPUs in resources.limits'
 NUMBER_FAULT, NUMBER_ADVICE = "is not a positive whole number", "write a number such as 2"
 NANO_OF_ONE = 10**9
+# Prefixes of KAI's own keys, and of those of Run:ai, from which KAI comes
+# (pkg/common/constants/constants.go). A key with another prefix has another meaning.
+_PREFIXES = ("", "kai.scheduler", "runai")
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -101,25 +104,48 @@ def _is_for_scheduler_of(pod: Pod, fraction: Fraction) -> bool:
 
 def _keys_in_vain(pod: Pod, fraction: Fraction) -> Findings:
     """Yield each label or annotation that is meant for an annotation of the scheduler."""
-    holders = (("label", pod.labels), ("annotation", pod.annotations))
-    for what, key in ((what, key) for what, keys in holders for key in keys):
-        name = key.rpartition("/")[2]
-        meant = nearest_word(name, fraction.annotations) if len(name) <= _MAX_CHARACTERS else None
-        if meant is not None:
-            yield Finding(
-                path=(*pod.metadata_path, f"{what}s", key),
-                key=f"{what}s.{key}",
-                message=f"the {what} {display(key)} asks for nothing: {pod.scheduler} reads the "
-                f"annotation {meant}, so the pod gets no GPU",
-                help=f"write the annotation {meant}",
-                action=Action.WARN,
-            )
+    for key, value in pod.labels.items():
+        # A label that is spelt otherwise only says something about the pod, or its node.
+        is_meant = key in fraction.annotations and not pod.profile.is_gpu_label(key)
+        if is_meant and _is_valid(fraction, key, value):
+            yield _key_in_vain(pod, "label", key, key)
+    for key, value in pod.annotations.items():
+        meant = _annotation_meant(pod, fraction, key)
+        if meant is not None and _is_valid(fraction, meant, value):
+            yield _key_in_vain(pod, "annotation", key, meant)
+
+
+def _annotation_meant(pod: Pod, fraction: Fraction, key: str) -> str | None:
+    """Return the annotation of the scheduler that the annotation `key` is meant for, if any."""
+    prefix, _, name = key.rpartition("/")
+    if prefix not in _PREFIXES or len(name) > _MAX_CHARACTERS or "gpu" not in name.lower():
+        return None
+    return None if pod.profile.is_gpu_label(key) else nearest_word(name, fraction.annotations)
+
+
+def _is_valid(fraction: Fraction, annotation: str, value: object) -> bool:
+    is_portion = annotation == fraction.portion
+    return _is_valid_portion(value) if is_portion else _is_positive_number(value)
+
+
+def _key_in_vain(pod: Pod, what: str, key: str, meant: str) -> Finding:
+    return Finding(
+        path=(*pod.metadata_path, f"{what}s", key),
+        key=f"{what}s.{key}",
+        message=f"the {what} {display(key)} asks for nothing: {pod.scheduler} reads the "
+        f"annotation {meant}, so the pod gets no GPU",
+        help=f"write the annotation {meant}",
+        action=Action.WARN,
+    )
 
 
 def _annotations_of_workload(pod: Pod, fraction: Fraction) -> Findings:
-    """Yield each annotation that the workload has, and the template of its pods has not."""
+    """Yield each annotation that the workload has, and the template of its pods has not.
+
+    Controllers of custom resources may copy it, as Kubeflow's does from a Notebook to its pod.
+    """
     owner = pod.owner_metadata
-    if owner is None or owner.path == pod.metadata_path or not pod.is_complete:
+    if owner is None or owner.path == pod.metadata_path or not (pod.is_complete and pod.is_final):
         return
     for key in fraction.annotations:
         if key in owner.annotations:
