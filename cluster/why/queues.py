@@ -17,7 +17,7 @@ from rules.inventory.inventory import Inventory
 from rules.objects.pod import Pod
 from rules.rule import Context
 from rules.workloads.discovery import find_subjects
-from rules.workloads.pod_counts import pods_of_template
+from rules.workloads.pod_counts import pods_of_kueue_workload
 from rules.workloads.referred_objects import add_objects, new_builder
 
 _RULES = frozenset(
@@ -99,7 +99,7 @@ def _more_than_a_flavor_has(pod: Pod, inventory: Inventory) -> Iterator[Hurdle]:
     annotations = pod.owner_metadata.annotations if pod.owner_metadata else {}
     if known is None or not is_queued_by_template(pod) or _PARTIAL in annotations:
         return
-    pods = pods_of_template(pod)
+    pods = pods_of_kueue_workload(pod)
     for resource, each in effective_requests(pod).items():
         most = known.queue.most.get(resource)
         if most is not None and each <= most < pods * each:  # of one pod a rule says it

@@ -369,3 +369,64 @@ def test_a_job_of_a_job_set_says_what_kueue_says_of_the_job_set(why: Asked) -> N
     assert status == CANNOT
     assert "2 more needed" in out
     assert "kubectl patch job" not in out
+
+
+def leader_worker_set(*, replicas: int, size: int, has_leader: bool = False) -> dict[str, Any]:
+    group: dict[str, Any] = {"size": size, "workerTemplate": template(1)}
+    if has_leader:
+        group["leaderTemplate"] = template(0)
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "serve", "namespace": "ml", "labels": QUEUED},
+        "spec": {"replicas": replicas, "leaderWorkerTemplate": group},
+    }
+
+
+def template(gpus: int) -> dict[str, Any]:
+    limits = {GPU: str(gpus)} if gpus else {}
+    container = {"name": "main", "image": "i", "resources": {"limits": limits}}
+    return {"spec": {"containers": [container]}}
+
+
+@pytest.mark.parametrize(
+    ("size", "has_leader", "expected"),
+    [(4, False, NOT_KNOWN), (5, False, CANNOT), (5, True, NOT_KNOWN), (6, True, CANNOT)],
+)
+def test_kueue_admits_each_group_of_a_leader_worker_set_by_itself(
+    why: Asked, size: int, expected: int, *, has_leader: bool
+) -> None:
+    queued = leader_worker_set(replicas=3, size=size, has_leader=has_leader)
+    status, out = why(*NODES, cluster_queue(4), QUEUE, flavor(), manifest=queued)
+    assert status == expected
+    assert ("5 pods ask for 5 nvidia.com/gpu together" in out) == (expected == CANNOT)
+
+
+def ray_cluster(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "ray", "namespace": "ml", "labels": QUEUED},
+        "spec": {"headGroupSpec": {"template": template(0)}, "workerGroupSpecs": groups, **spec},
+    }
+
+
+def ray_group(name: str = "a", **fields: Any) -> dict[str, Any]:
+    return {"groupName": name, "template": template(1), **fields}
+
+
+@pytest.mark.parametrize(
+    ("group", "spec", "expected"),
+    [
+        ({"replicas": 8}, {}, CANNOT),
+        ({"replicas": 4, "numOfHosts": 2}, {}, CANNOT),
+        ({"replicas": 1, "minReplicas": 8}, {}, NOT_KNOWN),  # Kueue reads `replicas` alone
+        ({"replicas": 8}, {"enableInTreeAutoscaling": True}, NOT_KNOWN),
+    ],
+)
+def test_the_workers_of_ray_are_counted_as_kueue_counts_them(
+    why: Asked, group: dict[str, Any], spec: dict[str, Any], expected: int
+) -> None:
+    queued = ray_cluster(ray_group(**group), **spec)
+    status, _ = why(*NODES, cluster_queue(4), QUEUE, flavor(), manifest=queued)
+    assert status == expected
