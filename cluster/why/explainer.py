@@ -74,7 +74,8 @@ from cluster.why.volumes.pod_volumes import Volumes
 from policies.loading import default_policy
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.gpu.quotas import is_queued_kind
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.platforms.records import parse_version
@@ -499,8 +500,15 @@ def _are_of_one_pod(volumes: Volumes, pod: Object) -> bool:
 
 
 def _queue_of(raw: Object) -> str:
-    """Return the LocalQueue of Kueue in which an object waits; empty if it names none."""
-    return labels_of(raw).get(QUEUE_LABEL, "")
+    """Return the LocalQueue of Kueue in which an object waits; empty if it waits in none.
+
+    The Jobs of a CronJob have the labels of its template.
+    """
+    kind = as_text(raw.get("kind"))
+    if not is_queued_kind(kind, group_of(raw)):
+        return ""
+    made = as_object(as_object(raw.get("spec")).get("jobTemplate")) if kind == "CronJob" else raw
+    return labels_of(made).get(QUEUE_LABEL, "")
 
 
 def _how_it_ended(job: Object) -> str:

@@ -430,3 +430,39 @@ def test_the_workers_of_ray_are_counted_as_kueue_counts_them(
     queued = ray_cluster(ray_group(**group), **spec)
     status, _ = why(*NODES, cluster_queue(4), QUEUE, flavor(), manifest=queued)
     assert status == expected
+
+
+def made_by(kind: str, group: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": kind,
+        "metadata": {"name": "train", "namespace": "ml", "labels": QUEUED},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    "labelled",
+    [
+        made_by("DaemonSet", "apps", template=template(4)),
+        made_by("ReplicaSet", "apps", template=template(4)),
+        made_by("Job", "batch.volcano.sh", tasks=[{"name": "main", "template": template(4)}]),
+        made_by("CronJob", "batch", jobTemplate={"spec": {"template": template(4)}}),
+    ],
+)
+def test_kueue_does_not_queue_every_kind_with_its_label(
+    why: Asked, labelled: dict[str, Any]
+) -> None:
+    status, out = why(*NODES, cluster_queue(0), QUEUE, flavor(), manifest=labelled)
+    assert status != CANNOT
+    assert "queue" not in out.lower()
+
+
+def test_kueue_queues_the_jobs_of_a_cron_job_by_the_label_of_their_template(why: Asked) -> None:
+    made = {"metadata": {"labels": QUEUED}, "spec": {"template": template(4)}}
+    labelled = made_by("CronJob", "batch", jobTemplate=made)
+    del labelled["metadata"]["labels"]
+    status, out = why(*NODES, cluster_queue(0), QUEUE, flavor(), manifest=labelled)
+    assert (status, "has no quota of nvidia.com/gpu" in out) == (CANNOT, True)
+    waiting = why(*NODES, cluster_queue(), QUEUE, flavor(), manifest=labelled)
+    assert waiting[0] == NOT_KNOWN
