@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from rules.engine.fixing import check
+from rules.workloads.referred_objects import new_builder
 from tests.testkit.why_command import CAN, CANNOT, GPU, NOT_KNOWN, WRONG_USAGE, Asked, node, pod
 
 NODES = (node("a-1", labels={"pool": "a100"}), node("l-1", labels={"pool": "l4"}))
@@ -466,3 +469,25 @@ def test_kueue_queues_the_jobs_of_a_cron_job_by_the_label_of_their_template(why:
     assert (status, "has no quota of nvidia.com/gpu" in out) == (CANNOT, True)
     waiting = why(*NODES, cluster_queue(), QUEUE, flavor(), manifest=labelled)
     assert waiting[0] == NOT_KNOWN
+
+
+def test_a_pod_is_told_of_its_own_template_alone(why: Asked) -> None:
+    queued = ray_cluster(*(ray_group(f"g{n}", replicas=8) for n in range(20)))
+    status, out = why(*NODES, cluster_queue(4), QUEUE, flavor(), manifest=queued)
+    assert status == CANNOT
+    head, *groups = out.split("ml/ray- ")[1:]
+    assert "its 8 pods ask for 8" in head
+    assert "admits all pods of the workload or none, and never these" in head
+    for number, told in enumerate(groups):
+        assert f"in spec.workerGroupSpecs.g{number}.template, its 8 pods ask for 8" in told
+        assert told.count("no flavor of the ClusterQueue") == told.count(f".g{number}.template,")
+
+
+def test_pods_of_one_object_are_judged_once(why: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, built = Mock(wraps=check), Mock(wraps=new_builder)
+    monkeypatch.setattr("cluster.why.queues.check", judged)
+    monkeypatch.setattr("cluster.why.queues.new_builder", built)
+    objects = [ray_cluster(ray_group("a"), ray_group("b")), job(labels=QUEUED)]
+    manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
+    why(*NODES, cluster_queue(), QUEUE, flavor(), manifest=manifest)
+    assert (judged.call_count, built.call_count) == (2, 1)
