@@ -4,7 +4,8 @@ Source: `PodSpec` templates of batch/v1 Job, kubernetes-sigs/jobset `api/jobset/
 (`ReplicatedJob`), kubernetes-sigs/lws `api/leaderworkerset/v1` (`LeaderWorkerTemplate`),
 ray-project/kuberay `ray-operator/apis/ray/v1` (`WorkerGroupSpec`), kubeflow/training-operator
 `pkg/apis/kubeflow.org/v1` (`ReplicaSpec`), volcano-sh/volcano `pkg/apis/batch/v1alpha1`
-(`TaskSpec`). Those of Kueue's Workloads: kubernetes-sigs/kueue `pkg/controller/jobs`.
+(`TaskSpec`), kubeflow/spark-operator `api/v1beta2` (`ExecutorSpec`). Those of Kueue's Workloads:
+kubernetes-sigs/kueue `pkg/controller/jobs`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from rules.objects.pod import Pod
 _TEMPLATE = "template"
 _LEADER, _WORKER = "leaderTemplate", "workerTemplate"
 _GROUPS_OF_PODS = "leaderworkerset.x-k8s.io"
+_SPARK = "sparkoperator.k8s.io"
 _RAY, _RAY_GROUP_NAME = "ray.io", "groupName"
 
 
@@ -33,6 +35,8 @@ def pods_of_template(pod: Pod) -> int:
         else:
             # An autoscaler that is given only a range begins at its lower end.
             count *= _number(holder, "replicas", _number(holder, "minReplicas"))
+        if pod.object.group == _SPARK:
+            count *= _number(holder, "instances")  # of executors
         count *= _pods_of_one(holder, step)
     return count
 
