@@ -68,13 +68,14 @@ from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
 from cluster.why.pod_devices import claims_in, is_claim
-from cluster.why.queues import Queues, find_queue_hurdles
+from cluster.why.queues import QueueHurdles, Queues, find_queue_hurdles
 from cluster.why.volumes.known import Known, KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes
 from policies.loading import default_policy
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.objects.object_ref import BUILT_IN_GROUPS
+from rules.gpu.quotas import is_queued_kind
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.platforms.records import parse_version
@@ -96,13 +97,15 @@ class Workload(NamedTuple):
     """Pods that do not exist yet: how many run at the same time; None if that is not known.
 
     `beside` are the claims and templates of claims of the same file. `queued` is the object that
-    has to wait in a queue of Kueue, if one does.
+    has to wait in a queue of Kueue, if one does, and `template` the stable path of the pod's spec
+    in it.
     """
 
     pod: Object
     pods: int | None
     beside: tuple[Object, ...] = ()
     queued: Object | None = None
+    template: str = "spec"
 
 
 class Explainer:
@@ -129,6 +132,8 @@ class Explainer:
             lambda: snapshot.by_name(RUNTIME_CLASSES), lambda: snapshot.by_name(PRIORITY_CLASSES)
         )
         self._webhook = OwnWebhook(snapshot)
+        self._queues_of_homes: dict[str, Queues] = {}
+        self._judged: tuple[Object, QueueHurdles] | None = None
         self._homes_of_claims: set[str] = set()
         self._known_objects: dict[tuple[Resource, str | None], Known] = {}
         self._volumes = KnownVolumes(
@@ -235,7 +240,8 @@ class Explainer:
         spec = as_object(job.get("spec"))
         made = {**as_object(pods[0].manifest)}
         queue = _queue_of(job)
-        workload = Workload(made, _count("Job", spec), queued=job if queue else None)
+        queued = job if queue else None
+        workload = Workload(made, _count("Job", spec), (), queued, pods[0].stable_path)
         found = self.explain_workload(workload)
         if over := _how_it_ended(job):
             hurdle = Hurdle(f"the Job {name_of(job)} has ended: {over}", "create another one")
@@ -270,8 +276,8 @@ class Explainer:
         )
         if workload.queued is not None and self._has_kueue:
             queue = _queue_of(workload.queued)
-            queues = self._queues(home.name)
-            hurdles = [*find_queue_hurdles(workload.queued, queue, home.name, queues)]
+            judged = self._hurdles_of_queue(workload.queued, queue, home.name)
+            hurdles = judged.for_pods_of(workload.template)
             doubt = f"whether Kueue admits it from the queue {queue}"
             found = found._replace(
                 hurdles=(*hurdles, *found.hurdles),
@@ -280,16 +286,25 @@ class Explainer:
             )
         return found
 
+    def _hurdles_of_queue(self, queued: Object, queue: str, namespace: str) -> QueueHurdles:
+        """Return why Kueue never admits an object: its pods are asked about one after another."""
+        if self._judged is None or self._judged[0] is not queued:
+            if namespace not in self._queues_of_homes:
+                self._queues_of_homes[namespace] = self._queues(namespace)
+            found = find_queue_hurdles(queued, queue, self._queues_of_homes[namespace])
+            self._judged = queued, found
+        return self._judged[1]
+
     def _queues(self, namespace: str) -> Queues:
         flavors, topologies = map(self._snapshot.objects, (RESOURCE_FLAVORS, TOPOLOGIES))
         local = self._snapshot.by_name(LOCAL_QUEUES, namespace)
         clusters = self._snapshot.by_name(CLUSTER_QUEUES)
         are_read = not {LOCAL_QUEUES, CLUSTER_QUEUES} & self._snapshot.missing.keys()
         are_all = are_read and self._snapshot.source.is_complete
-        return Queues(local, clusters, (*flavors, *topologies), are_all)
+        return Queues(namespace, local, clusters, (*flavors, *topologies), are_all)
 
     def _explain_workload(self, workload: Workload) -> Explanation:
-        pod, count, beside, _ = workload
+        pod, count, beside = workload.pod, workload.pods, workload.beside
         found = self._explain(pod, exists=False, beside=beside)
         if count is None or count <= 1 or not found.fitting or found.node:
             return found._replace(wanted=count)
@@ -481,11 +496,11 @@ def read_workloads(file: str, namespace: str | None) -> list[Workload]:
             beside.append(raw)
         elif has_final_pods(kind, group):
             made = future_pods(raw, profile, namespace)
-            pods = [{**as_object(pod.manifest)} for pod in made]
+            pods = [({**as_object(pod.manifest)}, pod.stable_path) for pod in made]
             is_counted = len(pods) == 1 and group in BUILT_IN_GROUPS
             count = _count(kind, as_object(raw.get("spec"))) if is_counted else None
             queued = raw if _queue_of(raw) else None
-            found += (Workload(pod, count, queued=queued) for pod in pods)
+            found += (Workload(pod, count, (), queued, path) for pod, path in pods)
     if not found:
         raise SourceError(f"{file}: there is no Pod, and no object that makes pods")
     return [workload._replace(beside=tuple(beside)) for workload in found]
@@ -499,8 +514,15 @@ def _are_of_one_pod(volumes: Volumes, pod: Object) -> bool:
 
 
 def _queue_of(raw: Object) -> str:
-    """Return the LocalQueue of Kueue in which an object waits; empty if it names none."""
-    return labels_of(raw).get(QUEUE_LABEL, "")
+    """Return the LocalQueue of Kueue in which an object waits; empty if it waits in none.
+
+    The Jobs of a CronJob have the labels of its template.
+    """
+    kind = as_text(raw.get("kind"))
+    if not is_queued_kind(kind, group_of(raw)):
+        return ""
+    made = as_object(as_object(raw.get("spec")).get("jobTemplate")) if kind == "CronJob" else raw
+    return labels_of(made).get(QUEUE_LABEL, "")
 
 
 def _how_it_ended(job: Object) -> str:

@@ -158,10 +158,14 @@ def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[s
     """Return whether the pod asks for a GPU, for what may be one, or has a claim that may be.
 
     A resource that no profile knows may be a GPU by its name, unless one of the patterns
-    `other_devices` matches it; a claim may be if it is not known.
+    `other_devices` matches it; one that a profile knows is, also in a wrong place. A claim may be
+    if it is not known.
     """
     return any(
         asks_for_gpu(container)
-        or not all(matches_any(other_devices, name) for name in unknown_devices(container))
+        or any(
+            container.profile.resource(name) is not None or not matches_any(other_devices, name)
+            for name in unknown_devices(container)
+        )
         for container in pod.containers
     ) or may_need_gpu_nodes(pod, inventory)

@@ -159,6 +159,26 @@ def volcano_queue_name(pod: Pod) -> str:
 
 # Kueue queues the pods of these, each when it has been created.
 _KINDS_QUEUED_AS_PODS = frozenset({"Pod", "Deployment", "StatefulSet"})
+# Group -> the other kinds that Kueue queues; of a CronJob, its Jobs.
+# https://kueue.sigs.k8s.io/docs/tasks/run/
+_KINDS_QUEUED_BY_TEMPLATE = {
+    "batch": frozenset({"CronJob", "Job"}),
+    "jobset.x-k8s.io": frozenset({"JobSet"}),
+    "kubeflow.org": frozenset(
+        {"JAXJob", "MPIJob", "MXJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob"}
+    ),
+    "leaderworkerset.x-k8s.io": frozenset({"LeaderWorkerSet"}),
+    "ray.io": frozenset({"RayCluster", "RayJob", "RayService"}),
+    "sparkoperator.k8s.io": frozenset({"SparkApplication"}),
+    "trainer.kubeflow.org": frozenset({"TrainJob"}),
+    "workload.codeflare.dev": frozenset({"AppWrapper"}),
+}
+
+
+def is_queued_kind(kind: str, group: str) -> bool:
+    """Return whether Kueue itself queues objects of the kind, or their pods."""
+    is_queued_as_pod = group in BUILT_IN_GROUPS and kind in _KINDS_QUEUED_AS_PODS
+    return is_queued_as_pod or kind in _KINDS_QUEUED_BY_TEMPLATE.get(group, ())
 
 
 def is_queued_by_template(pod: Pod) -> bool:
@@ -166,9 +186,8 @@ def is_queued_by_template(pod: Pod) -> bool:
 
     What is added to Pods when they are created then comes too late for it.
     """
-    is_built_in = pod.object.group in BUILT_IN_GROUPS
-    is_queued_as_pod = is_built_in and pod.object.kind in _KINDS_QUEUED_AS_PODS
-    return not is_queued_as_pod and QUEUE_LABEL in pod.owner_labels
+    kinds = _KINDS_QUEUED_BY_TEMPLATE.get(pod.object.group, ())
+    return pod.object.kind in kinds and QUEUE_LABEL in pod.owner_labels
 
 
 class ClusterQueueOfPod(NamedTuple):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from rules.engine.fixing import check
+from rules.workloads.referred_objects import new_builder
 from tests.testkit.why_command import CAN, CANNOT, GPU, NOT_KNOWN, WRONG_USAGE, Asked, node, pod
 
 NODES = (node("a-1", labels={"pool": "a100"}), node("l-1", labels={"pool": "l4"}))
@@ -369,3 +372,122 @@ def test_a_job_of_a_job_set_says_what_kueue_says_of_the_job_set(why: Asked) -> N
     assert status == CANNOT
     assert "2 more needed" in out
     assert "kubectl patch job" not in out
+
+
+def leader_worker_set(*, replicas: int, size: int, has_leader: bool = False) -> dict[str, Any]:
+    group: dict[str, Any] = {"size": size, "workerTemplate": template(1)}
+    if has_leader:
+        group["leaderTemplate"] = template(0)
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "serve", "namespace": "ml", "labels": QUEUED},
+        "spec": {"replicas": replicas, "leaderWorkerTemplate": group},
+    }
+
+
+def template(gpus: int) -> dict[str, Any]:
+    limits = {GPU: str(gpus)} if gpus else {}
+    container = {"name": "main", "image": "i", "resources": {"limits": limits}}
+    return {"spec": {"containers": [container]}}
+
+
+@pytest.mark.parametrize(
+    ("size", "has_leader", "expected"),
+    [(4, False, NOT_KNOWN), (5, False, CANNOT), (5, True, NOT_KNOWN), (6, True, CANNOT)],
+)
+def test_kueue_admits_each_group_of_a_leader_worker_set_by_itself(
+    why: Asked, size: int, expected: int, *, has_leader: bool
+) -> None:
+    queued = leader_worker_set(replicas=3, size=size, has_leader=has_leader)
+    status, out = why(*NODES, cluster_queue(4), QUEUE, flavor(), manifest=queued)
+    assert status == expected
+    assert ("5 pods ask for 5 nvidia.com/gpu together" in out) == (expected == CANNOT)
+
+
+def ray_cluster(*groups: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "ray", "namespace": "ml", "labels": QUEUED},
+        "spec": {"headGroupSpec": {"template": template(0)}, "workerGroupSpecs": groups, **spec},
+    }
+
+
+def ray_group(name: str = "a", **fields: Any) -> dict[str, Any]:
+    return {"groupName": name, "template": template(1), **fields}
+
+
+@pytest.mark.parametrize(
+    ("group", "spec", "expected"),
+    [
+        ({"replicas": 8}, {}, CANNOT),
+        ({"replicas": 4, "numOfHosts": 2}, {}, CANNOT),
+        ({"replicas": 1, "minReplicas": 8}, {}, NOT_KNOWN),  # Kueue reads `replicas` alone
+        ({"replicas": 8}, {"enableInTreeAutoscaling": True}, NOT_KNOWN),
+    ],
+)
+def test_the_workers_of_ray_are_counted_as_kueue_counts_them(
+    why: Asked, group: dict[str, Any], spec: dict[str, Any], expected: int
+) -> None:
+    queued = ray_cluster(ray_group(**group), **spec)
+    status, _ = why(*NODES, cluster_queue(4), QUEUE, flavor(), manifest=queued)
+    assert status == expected
+
+
+def made_by(kind: str, group: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": kind,
+        "metadata": {"name": "train", "namespace": "ml", "labels": QUEUED},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    "labelled",
+    [
+        made_by("DaemonSet", "apps", template=template(4)),
+        made_by("ReplicaSet", "apps", template=template(4)),
+        made_by("Job", "batch.volcano.sh", tasks=[{"name": "main", "template": template(4)}]),
+        made_by("CronJob", "batch", jobTemplate={"spec": {"template": template(4)}}),
+    ],
+)
+def test_kueue_does_not_queue_every_kind_with_its_label(
+    why: Asked, labelled: dict[str, Any]
+) -> None:
+    status, out = why(*NODES, cluster_queue(0), QUEUE, flavor(), manifest=labelled)
+    assert status != CANNOT
+    assert "queue" not in out.lower()
+
+
+def test_kueue_queues_the_jobs_of_a_cron_job_by_the_label_of_their_template(why: Asked) -> None:
+    made = {"metadata": {"labels": QUEUED}, "spec": {"template": template(4)}}
+    labelled = made_by("CronJob", "batch", jobTemplate=made)
+    del labelled["metadata"]["labels"]
+    status, out = why(*NODES, cluster_queue(0), QUEUE, flavor(), manifest=labelled)
+    assert (status, "has no quota of nvidia.com/gpu" in out) == (CANNOT, True)
+    waiting = why(*NODES, cluster_queue(), QUEUE, flavor(), manifest=labelled)
+    assert waiting[0] == NOT_KNOWN
+
+
+def test_a_pod_is_told_of_its_own_template_alone(why: Asked) -> None:
+    queued = ray_cluster(*(ray_group(f"g{n}", replicas=8) for n in range(20)))
+    status, out = why(*NODES, cluster_queue(4), QUEUE, flavor(), manifest=queued)
+    assert status == CANNOT
+    head, *groups = out.split("ml/ray- ")[1:]
+    assert "its 8 pods ask for 8" in head
+    assert "admits all pods of the workload or none, and never these" in head
+    for number, told in enumerate(groups):
+        assert f"in spec.workerGroupSpecs.g{number}.template, its 8 pods ask for 8" in told
+        assert told.count("no flavor of the ClusterQueue") == told.count(f".g{number}.template,")
+
+
+def test_pods_of_one_object_are_judged_once(why: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, built = Mock(wraps=check), Mock(wraps=new_builder)
+    monkeypatch.setattr("cluster.why.queues.check", judged)
+    monkeypatch.setattr("cluster.why.queues.new_builder", built)
+    objects = [ray_cluster(ray_group("a"), ray_group("b")), job(labels=QUEUED)]
+    manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
+    why(*NODES, cluster_queue(), QUEUE, flavor(), manifest=manifest)
+    assert (judged.call_count, built.call_count) == (2, 1)

@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
-from policies.loading import load_policy
+from policies.loading import default_policy, load_policy
 from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
+from rules.gpu.claims import asks_for_any_gpu
+from rules.inventory.inventory import EMPTY_INVENTORY
 from rules.objects.kubernetes_objects import Quota
+from rules.objects.pod import Pod
 from rules.profile.context import Context
+from rules.workloads.discovery import find_subjects
 from tests.testkit.cases import TODAY
 
 GPU = "nvidia.com/gpu"
@@ -98,6 +102,18 @@ def test_the_findings_agree_with_the_api_server(case: str, field: str) -> None:
 def test_a_gpu_in_the_resources_of_the_pod_is_misplaced() -> None:
     manifest = pod({}, resources={"limits": {"cpu": "4", GPU: "1"}})
     assert findings(manifest) == [("misplaced-gpu", "warn")]
+
+
+@pytest.mark.parametrize("name", ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb"])
+def test_no_pattern_makes_a_known_gpu_in_a_wrong_place_another_device(name: str) -> None:
+    patterns = ["nvidia.com/*"]
+    (misplaced,) = find_subjects(pod({"limit": {name: 1}}), default_policy().profile)
+    (other,) = find_subjects(pod({"limits": {"nvidia.com/a": 1}}), default_policy().profile)
+    assert isinstance(misplaced, Pod)
+    assert isinstance(other, Pod)
+    assert asks_for_any_gpu(misplaced, EMPTY_INVENTORY, patterns)
+    assert asks_for_any_gpu(other, EMPTY_INVENTORY)
+    assert not asks_for_any_gpu(other, EMPTY_INVENTORY, patterns)
 
 
 def test_a_gpu_in_an_ephemeral_container_is_misplaced() -> None:

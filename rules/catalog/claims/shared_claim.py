@@ -2,12 +2,14 @@
 
 What it does
 ------------
-Finds workloads of any kind that run more than one pod of a template at a time, and DaemonSets,
-whose template refers to a ResourceClaim by its name. The counts of all objects around the template
-are multiplied: in a JobSet the `replicas` of its parts and the `parallelism` of their Jobs, in a
-LeaderWorkerSet the `replicas` and the `size` of its groups, in a RayCluster the `replicas` and the
-`numOfHosts` of its workers, and the `replicas` of a Deployment, of a part of an MPIJob or
-PyTorchJob, or of any other custom resource. A count that is not written is one.
+Finds workloads that run more than one pod of a template at a time, and DaemonSets, whose template
+refers to a ResourceClaim by its name. The counts of all objects around the template are
+multiplied: in a JobSet the `replicas` of its parts and the `parallelism` of their Jobs, in a
+LeaderWorkerSet the `replicas` and the `size` of its groups, in a RayCluster the `numOfHosts` of
+its workers and their `replicas`, within `minReplicas` and `maxReplicas`, in a SparkApplication the
+`instances` of its executors, and the `replicas` of a Deployment, of a part of an MPIJob or
+PyTorchJob, or of any other custom resource. A count that is not written is one, and other fields
+do not count, as `numNodes` of a TrainJob, whose runtime has the template.
 
 If the claim is among the manifests of the same run, or in the cluster, it must have a device class
 of GPUs, and no parameters that share the devices, as NVIDIA's time-slicing and MPS do. A claim that
