@@ -65,12 +65,10 @@ class QueueHurdles(NamedTuple):
     def for_pods_of(self, template: str) -> tuple[Hurdle, ...]:
         """Return the reasons for the pods of a template: those of others are one for them."""
         own = self.of_templates.get(template, ())
-        for others in self.of_templates.values() if not own else ():
-            what = (
-                f"Kueue admits all pods of the workload or none, and never these: {others[0].what}"
-            )
-            own = (Hurdle(what, others[0].remedy),)
-            break
+        if self.of_templates and not own:
+            other = next(iter(self.of_templates.values()))[0]
+            words = "Kueue admits all pods of the workload or none, and never these"
+            own = (Hurdle(f"{words}: {other.what}", other.remedy),)
         return (*self.of_queue, *own)
 
 

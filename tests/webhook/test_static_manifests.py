@@ -213,6 +213,21 @@ def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:
     assert (folder / VALIDATING).stat().st_mode & 0o777 == 0o644
 
 
+def test_a_policy_that_refuses_and_fixes_nothing_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    active = default_policy().rule_set().rules
+    rules = {each.rule.name: {"action": "audit", "fix": False} for each in active}
+    policy = tmp_path / "policy.yaml"
+    content = {"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}
+    policy.write_text(yaml.safe_dump(content))
+    arguments = ["static", "--folder", str(tmp_path / "made"), "--policy", str(policy)]
+    assert main([*arguments, "--no-guard"]) == 2
+    assert "nothing that can be exported" in capsys.readouterr().err
+    assert not (tmp_path / "made").exists()
+    assert main([*arguments, "--break-glass-user", "alice"]) == 0
+
+
 def test_a_folder_that_cannot_be_written_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

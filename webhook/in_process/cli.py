@@ -55,6 +55,7 @@ MAX_OBJECT_BYTES = 1_500_000
 """A little less than what etcd accepts by default."""
 
 _STATIC = "static"
+_NOTHING = "the policy has nothing that can be exported"
 _DNS_LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 DEFAULT_PATH_ON_NODE = "/etc/kubernetes/gpuward"
 """kubeadm and others have the other files of API servers in the folder above."""
@@ -192,7 +193,7 @@ def main(arguments: list[str]) -> int:
         return _static(parser, options, policy, export_options)
     objects = [made for kind in options.kinds for made in EXPORTS[kind](policy, export_options)]
     if not objects:
-        write_error("gpuward export", "the policy has nothing that can be exported")
+        write_error("gpuward export", _NOTHING)
         return 2
     sizes = {made["metadata"]["name"]: len(json.dumps(made).encode()) for made in objects}
     name, size = max(sizes.items(), key=itemgetter(1))
@@ -240,6 +241,9 @@ def _static(
         parser.error(f"--path-on-node: {options.path_on_node} is no absolute path")
     guard = _guard(parser, options)
     files = static_files(policy, export_options, guard, path_on_node)
+    if not digests(files):
+        write_error("gpuward export", _NOTHING)
+        return 2
     folder = Path(chosen)
     try:
         if options.folder:
