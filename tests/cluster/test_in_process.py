@@ -18,8 +18,6 @@ from policies.policy import Policy
 from rules.gpu.components import DAEMON_SET_CONTROLLERS
 from rules.inventory.inventory import Inventory, Namespace
 from rules.objects.pod import MIRROR_ANNOTATION
-from rules.placement.exclusion import exclusion, labels_of_gpu_nodes
-from rules.placement.node_affinity import REQUIRED_AFFINITY
 from rules.profile.context import Context
 from tests.testkit.admission.in_process import (
     ADMIN,
@@ -83,9 +81,7 @@ def api_server(exports: Exports) -> Cluster:
 
 @pytest.fixture(scope="module")
 def namespace(exports: Exports) -> str:
-    added = exports.add(POLICY)
-    exports.wait(added)
-    return added
+    return exports.add(POLICY)
 
 
 def _policy(**keys: Any) -> Policy:
@@ -208,7 +204,6 @@ def test_cases_with_a_policy_of_their_own_are_judged_by_it(exports: Exports) -> 
     for members in by_policy.values():
         policy = members[0].policy
         own = exports.add(policy)
-        exports.wait(own)
         given = pods((case.name, case.manifest) for case in members)
         made = {
             name: prepared(pod_of(manifest), own, f"case-{number}")
@@ -241,10 +236,6 @@ def test_pods_are_kept_off_gpu_nodes_as_by_the_rules(exports: Exports) -> None:
     settings = {"action": "deny", "options": {"nodes": nodes}}
     policy = _policy(rules={"gpu-node-without-request": settings})
     own = exports.add(policy)
-    labels = labels_of_gpu_nodes(policy.profile, nodes)
-    terms = [{"matchExpressions": [exclusion(key, values) for key, values in labels.items()]}]
-    affinity = {"nodeAffinity": {REQUIRED_AFFINITY: {"nodeSelectorTerms": terms}}}
-    exports.wait(own, affinity=affinity)
     known = [
         case
         for case in cases()
@@ -444,7 +435,6 @@ def test_options_about_namespaces_hold_by_name_and_by_label(exports: Exports) ->
         "value": exports.namespace_like(without, gpus="allowed-for-vision"),
         "key": exports.namespace_like(without, **{"shared-gpus": ""}),
     }
-    exports.wait(without)
     requests: dict[str, dict[str, Any]] = {
         "gpu": {"limits": {"nvidia.com/gpu": "1"}},
         "share": {"limits": {"nvidia.com/gpu.shared": "1"}},
@@ -556,7 +546,6 @@ def test_exceptions_accept_what_they_name_until_their_last_day(exports: Exports)
         ]
     )
     named = exports.add(policy)
-    exports.wait(named)
     refused = {}
     for container, image in (
         ("main", "registry.example.com/app:1"),
@@ -589,7 +578,6 @@ def _policy_with_many_exceptions() -> Policy:
 @pytest.fixture(scope="module")
 def namespace_with_exceptions(exports: Exports) -> Iterator[str]:
     added = exports.add(_policy_with_many_exceptions())
-    exports.wait(added)
     yield added
     exports.remove(added)
 
@@ -687,8 +675,3 @@ def test_a_larger_pod_is_refused_with_the_bound(
     answer = exports.submit_one(new_pod(namespace, **fields))
     assert answer.status == FORBIDDEN, answer.body
     assert "[too-large]" in answer.body["message"]
-
-
-def test_api_servers_find_no_fault_in_the_types(exports: Exports, namespace: str) -> None:
-    # The last test of the module, as the controller needs minutes for all policies.
-    assert exports.type_warnings(namespace) == {}

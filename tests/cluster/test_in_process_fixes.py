@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from policies.loading import default_policy, load_policy
-from policies.policy import Policy
 from rules.engine.fixing import FixResult, fix
 from rules.engine.rule_set import RuleSet
 from rules.in_process.bounds import MAX_COUNTS
@@ -26,7 +25,6 @@ from tests.testkit.cases import cases
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import REFUSED
 from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
@@ -57,22 +55,13 @@ def api_server(exports: Exports) -> Cluster:
 @pytest.fixture(scope="module")
 def fixing(exports: Exports) -> str:
     """A namespace in which pods are fixed by the built-in policy."""
-    return _added(exports, POLICY)
+    return exports.add(POLICY, OPTIONS, fix_objects)
 
 
 @pytest.fixture(scope="module")
 def plain(api_server: Cluster) -> str:
     """A namespace in which they are not."""
     return api_server.namespace()
-
-
-def _added(exports: Exports, policy: Policy) -> str:
-    namespace = exports.add(policy, OPTIONS, fix_objects)
-    # Which the API server refuses unless it is fixed.
-    requests = {"requests": {"nvidia.com/gpu": "1"}}
-    pod = new_pod(namespace, containers=[{"name": "a", "image": "x", "resources": requests}])
-    eventually(lambda: exports.submit_one(pod).status < REFUSED, what="the fix of the policy")
-    return namespace
 
 
 def _result(answer: Response) -> Any:
@@ -213,7 +202,7 @@ POLICIES: dict[str, dict[str, Any]] = {
 def test_every_policy_fixes_as_by_the_rules(exports: Exports, plain: str, name: str) -> None:
     text = {"apiVersion": "gpuward.io/v1", "kind": "Policy", **POLICIES[name]}
     policy = load_policy(yaml.safe_dump(text), "a test")
-    fixing = _added(exports, policy)
+    fixing = exports.add(policy, OPTIONS, fix_objects)
     given = _pods_of_cases(fixing) | placed_pods(fixing, 100)
     compared = _compare(exports, given, policy.rule_set(), fixing, plain)
     assert compared.differences == {}
@@ -411,9 +400,7 @@ PADDED: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def fixing_and_refusing(exports: Exports) -> str:
-    namespace = exports.add(POLICY, OPTIONS, policy_objects, fix_objects)
-    exports.wait(namespace)
-    return namespace
+    return exports.add(POLICY, OPTIONS, policy_objects, fix_objects)
 
 
 @pytest.mark.parametrize("what", PADDED)

@@ -79,8 +79,6 @@ def policy_namespace(exports: Exports) -> str:
     for name in (NAMESPACE, EXCEPTED):
         own = {"metadata": {"name": name, "labels": labels}}
         exports.plane.create("/api/v1/namespaces", own)
-    probe = made("ConfigMap", NAMESPACE, "data", NVIDIA)
-    eventually(lambda: said_of(exports, probe).denied, what="the policy acts")
     return added
 
 
@@ -138,10 +136,6 @@ def test_a_key_is_refused_in_every_field(
 def test_near_names_are_accepted(exports: Exports, namespace: str, kind: str, field: str) -> None:
     manifest = made(kind, namespace, field, *NEAR)
     assert said_of(exports, manifest) == said_by_lint(manifest) == NOTHING
-
-
-def test_the_types_of_the_expressions_are_right(exports: Exports, policy_namespace: str) -> None:
-    assert exports.type_warnings(policy_namespace) == {}
 
 
 @pytest.mark.parametrize(("kind", "field"), FIELDS)

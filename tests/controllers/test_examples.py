@@ -9,7 +9,6 @@ import pytest
 
 from policies.loading import default_policy
 from tests.testkit.admission.in_process import Exports
-from tests.testkit.admission.registered_webhook import is_enforced
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.controllers.controller import Controller
@@ -69,7 +68,6 @@ def new_namespace(request: pytest.FixtureRequest, cluster: ControlPlane) -> Call
         return lambda: cluster.namespace({MODE_LABEL: "deny"})
     exports = Exports(cluster)
     first = exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
-    eventually(lambda: is_enforced(cluster, first), what="the policies act")
     return lambda: exports.namespace_like(first)
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from policies.loading import default_policy
 from tests.testkit.admission.in_process import Exports
-from tests.testkit.admission.registered_webhook import is_enforced
 from tests.testkit.control_plane.build import kserve
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
@@ -57,9 +56,7 @@ def guarded(request: pytest.FixtureRequest, cluster: ControlPlane) -> str:
         request.getfixturevalue("server")
         return cluster.namespace({MODE_LABEL: "deny"})
     exports = Exports(cluster)
-    namespace = exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
-    eventually(lambda: is_enforced(cluster, namespace), what="the policies act")
-    return namespace
+    return exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
 
 
 @pytest.mark.parametrize("make", EXAMPLES)

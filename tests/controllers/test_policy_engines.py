@@ -10,7 +10,7 @@ import pytest
 
 from policies.loading import default_policy
 from tests.testkit.admission.in_process import Exports
-from tests.testkit.admission.registered_webhook import create, is_enforced
+from tests.testkit.admission.registered_webhook import create
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
 from tests.testkit.controllers.controller import Controller, built
@@ -117,7 +117,6 @@ def guarded(
             exports = Exports(plane)
             namespace = exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
             stack.callback(exports.remove, namespace)
-            eventually(lambda: is_enforced(plane, namespace), what="the policies act")
         else:
             beginning = engine.before if order == "before" else engine.after
             name = f"{beginning}{engine.recipe.name}"

@@ -59,23 +59,43 @@ _ADVISED_EXCEPTION = re.compile(r", or write the exception \{rules: .*\}$")
 _ESCAPES = re.compile(r"\\u[0-9a-f]{4}|\\[nrtbf]")
 
 
-def _variable(name: str, value: str) -> dict[str, Any]:
-    return {"env": [{"name": name, "value": value}]}
+# The service account about which the policies of `_probe_objects` say something.
+_PROBE = "probe"
 
 
-_PRIVILEGED = {"securityContext": {"privileged": True}}
-# Of each, one policy says something.
-_PROBES: tuple[dict[str, Any], ...] = (
-    {"container": _variable("NVIDIA_VISIBLE_DEVICES", "all")},
-    {"container": _variable("NVIDIA_IMEX_CHANNELS", "0")},
-    {"container": _variable("CUDA_VISIBLE_DEVICES", "0") | _PRIVILEGED},
-    {"container": _variable("CUDA_HOME", "/") | _PRIVILEGED},
-    {"container": _variable("CGPU_DISABLE", "1")},
-    {
-        "container": _variable("GPU_CORE_UTILIZATION_POLICY", "disable")
-        | {"resources": {"limits": {"aliyun.com/gpu-mem": "1"}}}
-    },
-)
+def _probe_objects(kind: str, name: str, number: int) -> Iterator[dict[str, Any]]:
+    """A policy of this kind, and its binding, for the namespaces of `number` in mode deny.
+
+    The policy warns of a service account, or adds the label `name` to it.
+    """
+    api = {"apiVersion": "admissionregistration.k8s.io/v1"}
+    created = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["serviceaccounts"],
+    }
+    spec: dict[str, Any] = {
+        "matchConstraints": {"resourceRules": [created]},
+        "matchConditions": [{"name": "probe", "expression": f"object.metadata.name == '{_PROBE}'"}],
+    }
+    binding: dict[str, Any] = {
+        "policyName": name,
+        "matchResources": {
+            "namespaceSelector": {
+                "matchLabels": {"gpuward.io/mode": "deny", "in-process-test": str(number)}
+            }
+        },
+    }
+    if kind == "ValidatingAdmissionPolicy":
+        spec["validations"] = [{"expression": "false", "message": "it acts"}]
+        binding["validationActions"] = ["Warn"]
+    else:
+        label = f"Object{{metadata: Object.metadata{{labels: {{'{name}': ''}}}}}}"
+        applied = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": label}}
+        spec |= {"mutations": [applied], "reinvocationPolicy": "Never"}
+    yield {**api, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    yield {**api, "kind": f"{kind}Binding", "metadata": {"name": name}, "spec": binding}
 
 
 class Said(NamedTuple):
@@ -91,9 +111,16 @@ FIRST_MINOR = 36
 
 
 @contextmanager
-def own_exports(programs: Programs, folder: Path) -> Iterator[Exports]:
-    """On a control plane of their own, as what other tests install answers as well."""
-    with ControlPlane(programs, folder=folder) as plane:
+def own_exports(
+    programs: Programs, folder: Path, *, checks_types: bool = False
+) -> Iterator[Exports]:
+    """On a control plane of their own, as what other tests install answers as well.
+
+    The controller that checks the types of policies needs as much time of a processor as the API
+    server.
+    """
+    without = () if checks_types else ("validatingadmissionpolicy-status-controller",)
+    with ControlPlane(programs, folder=folder, without_controllers=without) as plane:
         if minor_version(plane) < FIRST_MINOR:
             pytest.skip("an older API server may crash, and does not change objects by policies")
         yield Exports(plane)
@@ -109,6 +136,7 @@ class Exports:
             made = {"metadata": {"name": name}, "handler": name}
             plane.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", made)
         self._paths: dict[str, list[str]] = {}
+        self._kinds: dict[str, set[str]] = {}
         self._namespace_without_policies = plane.namespace({})
 
     def add(
@@ -119,18 +147,25 @@ class Exports:
     ) -> str:
         """The namespace in which API servers evaluate pods by `policy`, alone.
 
-        `exports` make its objects: by default those that refuse and warn.
+        `exports` make its objects: by default those that refuse and warn. All of them act when
+        this returns.
         """
         number = next(self._numbers)
         namespace = self.plane.namespace(
             {"gpuward.io/mode": "deny", "in-process-test": str(number)}
         )
         for made in chain.from_iterable(e(policy, options) for e in exports or [policy_objects]):
-            renamed = _renamed(made, number)
-            path = f"{_GROUP}/{_RESOURCES[made['kind']]}"
-            self.plane.create(path, renamed)
-            self._paths.setdefault(namespace, []).append(f"{path}/{renamed['metadata']['name']}")
+            path = self._create(_renamed(made, number))
+            self._paths.setdefault(namespace, []).append(path)
+            self._kinds.setdefault(str(number), set()).add(made["kind"].removesuffix("Binding"))
+        self.wait(namespace)
         return namespace
+
+    def _create(self, made: dict[str, Any]) -> str:
+        """Create an object, and return its path."""
+        path = f"{_GROUP}/{_RESOURCES[made['kind']]}"
+        self.plane.create(path, made)
+        return f"{path}/{made['metadata']['name']}"
 
     def namespace_like(self, namespace: str, **labels: str) -> str:
         """Another namespace in which the same policies act, with these labels in addition."""
@@ -147,15 +182,16 @@ class Exports:
 
         Waits for all checks: the controller needs seconds of a processor for each policy.
         """
-        paths = [path for path in self._paths[namespace] if "policies/" in path]
 
-        def checked() -> list[Any]:
-            found = [self.plane.request("GET", path).body for path in paths]
-            return found if all("typeChecking" in i.get("status", {}) for i in found) else []
+        def checked(path: str) -> Any:
+            item = self.plane.request("GET", path).body
+            return item if "typeChecking" in item.get("status", {}) else None
 
         return {
-            item["metadata"]["name"]: warnings
-            for item in eventually(checked, seconds=300)
+            path: warnings
+            for path in self._paths[namespace]
+            if "policies/" in path
+            for item in [eventually(lambda: checked(path), seconds=600, what=path)]  # noqa: B023
             if (warnings := item["status"]["typeChecking"].get("expressionWarnings"))
         }
 
@@ -208,41 +244,26 @@ class Exports:
         made["metadata"]["namespace"] = metadata["namespace"]
         return made
 
-    def wait(self, namespace: str, **spec: Any) -> None:
-        """Wait until API servers evaluate pods in `namespace`, by all policies.
+    def wait(self, namespace: str) -> None:
+        """Wait until API servers evaluate objects in `namespace`, by all policies.
 
-        `spec` has fields without which one policy says something of every pod.
+        They read all bindings from time to time, and then the policy of each. A policy that is
+        created last may be read although an earlier one was not; one that is created when that one
+        acts is read later than all.
         """
-        for fields in _PROBES:
-            self._wait_for_answer(namespace, fields, spec)
+        number = self.labels_of(namespace)["in-process-test"]
+        for kind in sorted(self._kinds[number]):
+            paths: list[str] = []
+            for name in (f"in-process-{number}-first", f"in-process-{number}-second"):
+                paths += map(self._create, _probe_objects(kind, name, int(number)))
+                eventually(lambda: self._acts(name, namespace), what=f"each {kind}")  # noqa: B023
+            for path in paths:
+                self.plane.request("DELETE", path)
 
-    def _wait_for_answer(
-        self, namespace: str, fields: dict[str, Any], spec: dict[str, Any]
-    ) -> None:
-        """Wait until a policy says something of a pod with these fields, and of a workload."""
-        container = {"name": "a", "image": "x", **fields["container"]}
-        metadata = {"labels": {"a": "b", **fields.get("labels", {})}}
-        probe = new_pod(namespace, metadata=metadata, containers=[container], **spec)
-        workload = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"namespace": namespace, "name": "probe"},
-            "spec": {
-                "selector": {"matchLabels": {"a": "b"}},
-                "template": {"metadata": metadata, "spec": probe["spec"]},
-            },
-        }
-
-        def acts() -> bool:
-            about_pod, about_workload = map(observed, map(self.submit_one, (probe, workload)))
-            return (
-                about_pod is not None
-                and about_workload is not None
-                and bool(about_pod.denied | about_pod.warned)
-                and bool(about_workload.warned)
-            )
-
-        eventually(acts, what=f"what the policies say of {fields}")
+    def _acts(self, probe: str, namespace: str) -> bool:
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts?dryRun=All"
+        answer = self.plane.request("POST", path, {"metadata": {"name": _PROBE}})
+        return probe in f"{answer.warnings}{answer.body['metadata'].get('labels')}"
 
     def remove(self, namespace: str) -> None:
         """Delete the policies of `namespace`; what checks their types has less to do, too."""

@@ -91,14 +91,20 @@ def api_server(
     ]
 
 
-def controller_manager(kubeconfig: Path, authority: Path, tokens: KeyPairFiles) -> list[str]:
-    """The arguments of the controller manager: every controller that needs no cloud or network."""
+def controller_manager(
+    kubeconfig: Path, authority: Path, tokens: KeyPairFiles, without: Sequence[str] = ()
+) -> list[str]:
+    """The arguments of the controller manager: every controller that needs no cloud or network.
+
+    But for those in `without`.
+    """
+    excluded = "".join(f",-{name}" for name in ("node-ipam-controller", *without))
     return [
         f"--kubeconfig={kubeconfig}",
         f"--root-ca-file={authority}",
         f"--service-account-private-key-file={tokens.key}",
         "--use-service-account-credentials",
-        "--controllers=*,-node-ipam-controller",
+        f"--controllers=*{excluded}",
         "--leader-elect=false",
         "--secure-port=0",
         # The default rate limit makes the start five seconds slower.

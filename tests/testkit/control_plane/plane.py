@@ -21,7 +21,8 @@ class ControlPlane(Cluster):
     `programs` are those of the newest tested release by default. All files are in `folder`, by
     default a temporary one; `NAME.log` has the output of the program NAME. Without
     `controllers` there are only etcd and the API server: no pod is scheduled, and no pods are
-    created from a Deployment. `api_server_flags` are added to the flags of the API server.
+    created from a Deployment; `without_controllers` are single ones of kube-controller-manager that
+    do not run. `api_server_flags` are added to the flags of the API server.
     `services` are the first three numbers of the Services' addresses, if these are not to be
     loopback addresses.
     """
@@ -32,12 +33,14 @@ class ControlPlane(Cluster):
         *,
         folder: Path | None = None,
         controllers: bool = True,
+        without_controllers: Sequence[str] = (),
         api_server_flags: Sequence[str] = (),
         services: str = "",
     ) -> None:
         super().__init__(programs or built_programs())
         self._folder = folder
         self._controllers = controllers
+        self._without_controllers = without_controllers
         self._flags = api_server_flags
         self._services = services
         self._stack = ExitStack()
@@ -49,6 +52,7 @@ class ControlPlane(Cluster):
                 folder,
                 self.programs,
                 controllers=self._controllers,
+                without_controllers=self._without_controllers,
                 api_server_flags=self._flags,
                 services=self._services,
             )

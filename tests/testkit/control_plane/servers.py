@@ -23,7 +23,8 @@ CONTROLLERS = ("kube-controller-manager", "kube-scheduler", "kwok")
 class Servers:
     """The programs of a control plane, with their keys and certificates in `folder`.
 
-    Without `controllers` there are only etcd and the API server. `api_server_flags` are added to
+    Without `controllers` there are only etcd and the API server; `without_controllers` are single
+    ones of kube-controller-manager that do not run. `api_server_flags` are added to
     the flags of the API server. Raises BuildError if a program is missing.
     """
 
@@ -33,10 +34,12 @@ class Servers:
         programs: Programs,
         *,
         controllers: bool,
+        without_controllers: Sequence[str],
         api_server_flags: Sequence[str],
         services: str = "",
     ) -> None:
         self.has_controllers = controllers
+        self._without_controllers = without_controllers
         self.commands = {name: str(programs[name]) for name in ALWAYS + CONTROLLERS * controllers}
         self._stages = programs.stages
         if controllers and not self._stages:
@@ -61,7 +64,8 @@ class Servers:
         if not self.has_controllers:
             return
         arguments = (self.kubeconfig, self.authority.file, self._tokens)
-        self._start("kube-controller-manager", flags.controller_manager(*arguments))
+        manager = flags.controller_manager(*arguments, without=self._without_controllers)
+        self._start("kube-controller-manager", manager)
         # With its own name: gpuward lets it write what no other user may.
         own = self.authority.issue("scheduler", common_name="system:kube-scheduler")
         kubeconfig = self.write_kubeconfig("scheduler", _files(own))
