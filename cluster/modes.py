@@ -6,13 +6,18 @@ import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from cluster.audit.audit import AuditResult, audit
 from cluster.gpus.tables import Table, render
 from cluster.source.objects import NAMESPACES, VALIDATING, Object, ObjectReader, SourceError
-from cluster.source.options import add_connection_options, open_connection
+from cluster.source.options import (
+    add_connection_options,
+    add_file_option,
+    open_connection,
+    open_source,
+)
 from cluster.source.registered import is_own, registered_mode
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
@@ -26,9 +31,6 @@ from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
 from terminal import CommandParser, printable, write_error
 from webhook.registration import MODE_LABEL
-
-if TYPE_CHECKING:
-    from cluster.api.connection import Connection
 
 _DESCRIPTION = f"""\
 Show which mode namespaces have, by the webhooks that are registered, and whom mode deny
@@ -105,23 +107,19 @@ def make_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write it also where mode deny would refuse something, or where that is not known",
     )
-    add_connection_options(made)
+    add_file_option(add_connection_options(made))
     add_policy_options(made.add_argument_group("rules"))
     return made
 
 
 def main(arguments: list[str]) -> int:
     """Run the command with these arguments; the exit status."""
-    # It needs the Kubernetes client, and --help does not.
-    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
-
     parser = make_parser()
     options = parser.parse_args(arguments)
     if why := _contradiction(options):
         parser.error(why)
     try:
-        connection = open_connection(options)
-        source = ApiServerSource(connection)
+        source = open_source(options)
         policy = _policy(options, source)
         chosen = _chosen(source, options)
         own = [item for item in source.list(VALIDATING) if is_own(item)]
@@ -133,7 +131,7 @@ def main(arguments: list[str]) -> int:
     _print(plans, options)
     for missing in result.results.not_evaluated:
         write_error("gpuward modes", f"not evaluated: {missing.message}")
-    if options.write and not _write(connection, plans, options.mode, all_=options.with_refusals):
+    if options.write and not _write(options, plans):
         return 2
     if any(each.refused is None for each in plans):
         return 3
@@ -149,6 +147,10 @@ def _contradiction(options: argparse.Namespace) -> str:
         return "say which namespaces: by their names, by --selector, or --all"
     if (options.write or options.with_refusals) and not options.mode:
         return "--write and --with-refusals are for --set MODE"
+    if options.selector is not None and options.files:
+        return "--selector is for a cluster: name the namespaces of the files"
+    if options.write and options.files:
+        return "--write is for a cluster: leave --filename out"
     return ""
 
 
@@ -166,7 +168,8 @@ def _policy(options: argparse.Namespace, source: ObjectReader) -> Policy:
 
 def _chosen(source: Any, options: argparse.Namespace) -> list[Object]:
     """The namespaces that the options name. Raises SourceError if there is none."""
-    found = {_name(item): item for item in source.list(NAMESPACES, labels=options.selector or "")}
+    selection = {"labels": options.selector} if options.selector else {}
+    found = {_name(item): item for item in source.list(NAMESPACES, **selection)}
     if options.namespaces:
         if missing := [name for name in options.namespaces if name not in found]:
             raise SourceError(f"there is no namespace {', '.join(missing)}")
@@ -219,7 +222,7 @@ def _print(plans: Sequence[NamespacePlan], options: argparse.Namespace) -> None:
         hit = [each for each in changed if not each.is_safe]
         hits = f", {len(hit)} in which mode deny would refuse something" if hit else ""
         sys.stdout.write(f"\n{many(len(changed), 'namespace')} to change{hits}\n")
-        if not options.write:
+        if not (options.write or options.files):
             sys.stdout.write("dry run: nothing is changed without --write\n")
 
 
@@ -239,19 +242,18 @@ def _record(each: NamespacePlan) -> dict[str, Any]:
     }
 
 
-def _write(
-    connection: Connection, plans: Iterable[NamespacePlan], mode: str, *, all_: bool
-) -> bool:
+def _write(options: argparse.Namespace, plans: Iterable[NamespacePlan]) -> bool:
     """Write the label on the namespaces that are to change; whether all could be written."""
     from cluster.api.errors import ClusterError, ForbiddenError, MissingError  # noqa: PLC0415
 
+    connection, mode = open_connection(options), options.mode
     succeeded = True
     for each in plans:
         if not (each.mode or each.new_mode) and mode != Action.OFF.word:
             _say(f"namespace/{each.name} left as it is: the webhooks do not select it in any mode")
         if not each.is_changed:
             continue
-        if not (each.is_safe or all_):
+        if not (each.is_safe or options.with_refusals):
             why = "mode deny would refuse what is in it" if each.refused else "not all is known"
             _say(f"namespace/{each.name} left as it is: {why}: see --with-refusals")
             continue

@@ -51,9 +51,24 @@ def main(arguments: list[str] | None = None) -> int:
         if not package or os.path.isdir(os.path.join(home, package)):
             raise  # a module of gpuward itself: a bug, not a missing extra
         wanted = f"'gpuward[{COMMANDS[verb][1]}]'" if COMMANDS[verb][1] else "gpuward"
-        hint = f"`pip install {wanted}`"
+        hint = f"`{_installer()} {wanted}`"
         sys.stderr.write(f"gpuward {verb} needs the package {package}: {hint}\n")
         return 2
+
+
+def _installer() -> str:
+    """The command that installs extras where gpuward is installed.
+
+    Source: pipx and uv write files of these names into the environments of the programs that they
+    install.
+    """
+    for name, command in (
+        ("pipx_metadata.json", "pipx install --force"),
+        ("uv-receipt.toml", "uv tool install"),
+    ):
+        if os.path.isfile(os.path.join(sys.prefix, name)):
+            return command
+    return "pip install"
 
 
 def _discard_output() -> None:
@@ -99,7 +114,10 @@ def _run_command(verb: str, rest: list[str]) -> int:
         print(f"gpuward {__version__}")  # noqa: T201
         return 0
     if verb not in COMMANDS:
-        sys.stderr.write(f"gpuward: there is no command {verb!r}\n\n{_usage()}\n")
+        from policies.problems import did_you_mean  # noqa: PLC0415  # after the import path
+
+        hint = did_you_mean(verb, COMMANDS, f"\n\n{_usage()}")
+        sys.stderr.write(f"gpuward: there is no command {verb!r}; {hint}\n")
         return 2
     try:
         os.getcwd()  # to which relative paths refer

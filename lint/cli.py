@@ -108,7 +108,12 @@ def _evaluate(
     has_last_line = form == "text" and not (reports.quiet or shows_changes)
     _report_missing_input(results, settings, has_last_line=has_last_line)
     fail_on = reports.fail_on or "error"
-    style = ReportStyle(notes=reports.shows_notes, quiet=reports.quiet, fail_on=fail_on)
+    style = ReportStyle(
+        notes=reports.shows_notes,
+        quiet=reports.quiet,
+        fail_on=fail_on,
+        fix_arguments=reports.fix_arguments,
+    )
     # The files first: the reader of standard output may close it early.
     is_written = not outputs or outputs.write(results, style)
     if shows_changes:

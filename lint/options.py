@@ -201,10 +201,20 @@ def parse_lint_settings(arguments: list[str], prog: str = "gpuward lint") -> Lin
             notes=options.notes,
             color=options.color,
             baseline=options.baseline,
+            fix_arguments=_fix_arguments(options, arguments),
         ),
         select=tuple(options.select),
         ignore=tuple(options.ignore),
     )
+
+
+def _fix_arguments(options: argparse.Namespace, arguments: list[str]) -> tuple[str, ...] | None:
+    """The arguments with which `gpuward fix` fixes what `gpuward lint ARGUMENTS` finds, if any."""
+    changes_or_reports = options.fix or options.diff or options.patch or options.output
+    has_other_input = options.render or options.staged or options.changed_since
+    if changes_or_reports or has_other_input or "-" in options.paths:
+        return None
+    return tuple(arguments)
 
 
 def input_settings(options: argparse.Namespace) -> LintSettings:

@@ -15,7 +15,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = CommandParser(prog="gpuward rules", description="List the rules.")
     parser.add_argument(
-        "--output", "-o", choices=("text", "json"), default="text", help="default: text"
+        "--output", "-o", choices=("text", "json", "yaml"), default="text", help="default: text"
     )
     return parser
 
@@ -23,7 +23,8 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """List the rules by family; the exit status."""
     rules = sorted(ALL_RULES, key=lambda rule: (rule.family, rule.name))
-    if make_parser().parse_args(arguments).output == "json":
+    output = make_parser().parse_args(arguments).output
+    if output != "text":
         entries = [
             {
                 "name": rule.name,
@@ -34,7 +35,12 @@ def main(arguments: list[str]) -> int:
             }
             for rule in rules
         ]
-        sys.stdout.write(json.dumps(entries, indent=2) + "\n")
+        if output == "json":
+            sys.stdout.write(json.dumps(entries, indent=2) + "\n")
+        else:
+            import yaml  # noqa: PLC0415  # few ask for it
+
+            yaml.dump(entries, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False)
         return 0
     width = max(len(rule.name) for rule in rules)
     for family, members in groupby(rules, key=lambda rule: rule.family):

@@ -68,7 +68,8 @@ class ReportSettings(NamedTuple):
 
     `output` is the format on standard output, None if the command line does not say it; `reports`
     are values of `--report`. `fail_on` and `baseline` are None where the policy decides; an empty
-    `baseline` is none.
+    `baseline` is none. `fix_arguments` are those with which `gpuward fix` fixes what is found, if
+    any.
     """
 
     output: str | None = None
@@ -78,6 +79,7 @@ class ReportSettings(NamedTuple):
     notes: bool = False
     color: str = "auto"
     baseline: str | None = None
+    fix_arguments: tuple[str, ...] | None = None
 
     @property
     def shows_notes(self) -> bool:

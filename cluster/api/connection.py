@@ -317,7 +317,7 @@ class Connection:
             yield b""  # the watch has begun
             yield from answer.stream(_CHUNK_BYTES)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _failure(what, error, self._proxy) from error
+            raise _failure(what, error, self._configuration.host, self._proxy) from error
         finally:
             # With what is left of it, the connection is of no use to others.
             answer.close()
@@ -346,7 +346,7 @@ class Connection:
         try:
             data = _read(answer, max_bytes)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _failure(what, error, self._proxy) from error
+            raise _failure(what, error, self._configuration.host, self._proxy) from error
         if data is None:
             raise TooLargeError(f"{what}: the answer has more than {max_bytes} bytes")
         if answer.status >= HTTPStatus.BAD_REQUEST:
@@ -379,7 +379,7 @@ class Connection:
                 preload_content=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _failure(what, error, self._proxy) from error
+            raise _failure(what, error, self._configuration.host, self._proxy) from error
         return answer
 
     def _raise_error(self, what: str, answer: urllib3.BaseHTTPResponse, data: bytes) -> NoReturn:
@@ -430,8 +430,8 @@ def _read(answer: urllib3.BaseHTTPResponse, max_bytes: int | None) -> bytes | No
     return data
 
 
-def _failure(what: str, error: Exception, proxy: Proxy | None) -> ClusterError:
-    """The error for a request that was not answered, through `proxy` if there is one."""
+def _failure(what: str, error: Exception, host: str, proxy: Proxy | None) -> ClusterError:
+    """The error for a request that `host` did not answer, through `proxy` if there is one."""
     reason = getattr(error, "reason", None)
     cause = reason if isinstance(reason, Exception) else error
     if isinstance(cause, urllib3.exceptions.ProxyError):
@@ -440,7 +440,33 @@ def _failure(what: str, error: Exception, proxy: Proxy | None) -> ClusterError:
     is_final = isinstance(cause, urllib3.exceptions.SSLError) or isinstance(error, OSError)
     kind = ClusterError if is_final else UnreachableError
     way = f"through {proxy}: " if proxy else ""
-    return kind(f"{what}: {way}{type(cause).__name__}: {cause}")
+    return kind(f"{what}: {way}{host}: {_reason(cause)}")
+
+
+# What urllib3 says of these begins with its own objects.
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (urllib3.exceptions.NameResolutionError, "the name of the host cannot be resolved"),
+    (urllib3.exceptions.NewConnectionError, "no connection"),
+    (urllib3.exceptions.ConnectTimeoutError, f"no connection within {_SECONDS:g} seconds"),
+    (urllib3.exceptions.ReadTimeoutError, "no answer in time"),
+    (urllib3.exceptions.SSLError, "TLS"),
+    (urllib3.exceptions.ProtocolError, "the connection was closed before the whole answer came"),
+)
+
+
+def _reason(error: Exception) -> str:
+    """Say it to a user who knows neither urllib3 nor Python."""
+    text = next((text for kind, text in _REASONS if isinstance(error, kind)), "")
+    # The error of the operating system or of TLS, on which the one of urllib3 is based.
+    causes = [error.__cause__, error.__context__, *error.args]
+    cause = next((each for each in causes if isinstance(each, OSError)), None)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        detail = f"the certificate is not accepted: {cause.verify_message}"
+    elif cause is not None and not isinstance(cause, TimeoutError):
+        detail = (cause.strerror or str(cause)).lower()
+    else:
+        detail = "" if text else str(error) or type(error).__name__
+    return ": ".join(filter(None, (text, detail)))
 
 
 def _object_in(data: bytes) -> Object | None:

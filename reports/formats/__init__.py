@@ -23,7 +23,8 @@ class ReportStyle(NamedTuple):
     """Options of the reports.
 
     `fail_on` is the lowest level that makes the exit status 1. `quiet` leaves out of reports for
-    people what is no finding and no failure.
+    people what is no finding and no failure. `fix_arguments` are those with which `gpuward fix`
+    fixes what was found, if any.
     """
 
     color: bool = False
@@ -31,6 +32,7 @@ class ReportStyle(NamedTuple):
     notes: bool = False
     quiet: bool = False
     fail_on: str = "error"
+    fix_arguments: tuple[str, ...] | None = None
 
 
 WriteReport = Callable[[TextIO, Results, ReportStyle], None]

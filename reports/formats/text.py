@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from reports.findings import LocatedFinding
@@ -53,7 +53,35 @@ def write_after_findings(out: TextIO, results: Results, style: ReportStyle) -> N
         out.write(f"{paint('error', 'not evaluated')}: {where}{printable(failed.message)}\n")
     _write_fixes(out, results, paint)
     if not style.quiet:
+        if style.fix_arguments is not None and (what := _offered_fixes(results, style)):
+            command = _fix_command(style.fix_arguments)
+            out.write(printable(f"next: {command} shows {what}") + "\n")
         out.write(_summary_line(results, style) + "\n")
+
+
+def _fix_command(arguments: Sequence[str]) -> str:
+    import shlex  # noqa: PLC0415  # most files have no findings
+
+    command = shlex.join(["gpuward", "fix", "--diff", *arguments])
+    if len(command) > _WRAP_WIDTH - 20:
+        return "gpuward fix --diff, with the same arguments,"
+    return f"`{command}`"
+
+
+def _offered_fixes(results: Results, style: ReportStyle) -> str:
+    """Return how many of the findings that the report has can be fixed; empty if none can."""
+    shown = [f.finding for f in results.findings if f.level != "note" or style.notes]
+    safe = sum(finding.fixable for finding in shown)
+    # A policy may forbid some of them.
+    unsafe = sum(bool(finding.fix) and not finding.fixable for finding in shown)
+    parts = [_fixes(safe)] if safe else []
+    if unsafe:
+        parts.append(f"up to {f'{unsafe} more' if safe else _fixes(unsafe)} with --unsafe-fixes")
+    return ", and ".join(parts)
+
+
+def _fixes(count: int) -> str:
+    return "1 fix" if count == 1 else f"{count} fixes"
 
 
 def _write_fixes(out: TextIO, results: Results, paint: _Painter) -> None:

@@ -82,7 +82,7 @@ def test_a_path_that_is_not_served_says_what_may_be_missing() -> None:
     ("fault", "message"),
     [
         (Fault(503), "503 without a message"),
-        (Fault(0), "IncompleteRead"),
+        (Fault(0), "the connection was closed before the whole answer came"),
         (Fault(401, body={"message": "Unauthorized"}), "401 Unauthorized"),
         (Fault(410), "410 without a message"),
         (Fault(200, body={}), None),  # no items: an empty list
@@ -117,7 +117,7 @@ def test_an_api_server_that_never_answers_is_an_error(
                 list(source_of(served, tmp_path, []).list(PODS))
         finally:
             give_up.cancel()
-    assert "ReadTimeoutError" in str(raised.value)
+    assert str(raised.value).endswith(": no answer in time")
 
 
 @pytest.mark.parametrize("status", [404, 403])
@@ -245,7 +245,7 @@ WHOLE: dict[str, Any] = {
         (WHOLE | {"contexts": []}, "Expected object with name x in "),
         (WHOLE | {"clusters": [{"name": "c"}]}, "Expected key cluster in "),
         (WHOLE | {"clusters": [{"name": "c", "cluster": {}}]}, "the cluster's server is no addr"),
-        (WHOLE, "Connection refused"),  # and so it is not waited for
+        (WHOLE, "connection refused"),  # and so it is not waited for
     ],
 )
 def test_half_a_kubeconfig_is_an_error_that_says_what_is_missing(

@@ -1,4 +1,4 @@
-"""The chart in a registry, signed, and installed from there by the words of the README."""
+"""The chart in a registry, signed, and installed from there by the words of the documents."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import yaml
 from tests.testkit.chart.installation import Installation
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.paths import ROOT
+from tests.testkit.paths import DOCS, ROOT
 from tests.testkit.release.chart import PUBLIC, PushedChart
 from tests.testkit.release.repository import NEXT_VERSION, VERSION
 from tests.testkit.release.servers import Registry
 from tests.testkit.release.signing import Signer
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+INSTALL = (DOCS / "install.md").read_text(encoding="utf-8")
 BYPASS = next(yaml.safe_load_all((ROOT / "examples" / "bypass.yaml").read_text()))
 """The notebook that sets NVIDIA_VISIBLE_DEVICES."""
 
@@ -48,7 +48,7 @@ def test_two_commands_end_with_a_webhook_that_refuses_a_bypass(
     released: Installation, charts: dict[str, PushedChart], trust: str
 ) -> None:
     command = rf"^\$ helm install gpuward (oci://{re.escape(PUBLIC)}) .*--wait$"
-    (words,) = re.findall(command, README, re.MULTILINE)
+    (words,) = re.findall(command, INSTALL, re.MULTILINE)
     reference = words.replace(PUBLIC, charts[VERSION].repository)
     options = ("--create-namespace", "--wait", "--timeout=200s", "--set", "mode=deny", trust)
     released.helm("install", reference, *options, values={})

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.testkit.control_plane.toolchain import BuildError
-from tests.testkit.paths import ROOT
+from tests.testkit.paths import DOCS, ROOT
 from tests.testkit.real_node import isolation
 from tests.testkit.real_node.programs import programs
 from tests.testkit.release.chart import PUBLIC
@@ -19,7 +19,7 @@ from tests.testkit.release.repository import VERSION
 from tests.testkit.release.servers import Registry
 from tests.testkit.skipping import skip_missing
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+INSTALL = (DOCS / "install.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,7 +39,7 @@ def test_two_commands_end_with_a_webhook_that_refuses_a_bypass(
 ) -> None:
     images.tag(digest, registry, REPOSITORY, VERSION)
     (install,) = re.findall(
-        rf"^\$ (helm install gpuward oci://{re.escape(PUBLIC)} .*)$", README, re.MULTILINE
+        rf"^\$ (helm install gpuward oci://{re.escape(PUBLIC)} .*)$", INSTALL, re.MULTILINE
     )
     command = f"{install} --version {VERSION} --set mode=deny"
     run = (sys.executable, "-m", "tests.testkit.release.fresh_cluster")

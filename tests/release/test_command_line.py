@@ -47,6 +47,36 @@ def test_a_missing_package_is_named_with_its_extra(
     assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
 
 
+@pytest.mark.parametrize(
+    ("file", "installer"),
+    [("pipx_metadata.json", "pipx install --force"), ("uv-receipt.toml", "uv tool install")],
+)
+def test_a_missing_package_is_installed_by_the_program_that_installed_gpuward(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    installer: str,
+) -> None:
+    (tmp_path / file).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    monkeypatch.delitem(sys.modules, "cluster.api.connection", raising=False)
+    assert main(["gpus"]) == 2
+    assert capsys.readouterr().err.endswith(f": `{installer} 'gpuward[cluster]'`\n")
+
+
+@pytest.mark.parametrize(("word", "meant"), [("lnit", "lint"), ("polcy", "policy"), ("x", "")])
+def test_a_misspelt_command_is_named_with_the_one_that_was_meant(
+    capsys: pytest.CaptureFixture[str], word: str, meant: str
+) -> None:
+    assert main([word]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"gpuward: there is no command '{word}'; ")
+    assert ("did you mean" in error) == bool(meant)
+    assert f'"{meant}"' in error if meant else "usage: gpuward COMMAND" in error
+
+
 HOSTILE = "no-such-file\x1b[2J\x1b]0;owned\x07\r\t\u202e\u009b31m"
 CONTROL = "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]"
 KUBECONFIG = ["--kubeconfig", HOSTILE]
