@@ -29,7 +29,7 @@ from rules.base.json_values import as_object, as_text
 from rules.finding import Action
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
-from terminal import CommandParser, printable, write_error
+from terminal import CommandParser, printable, width_of, write_error
 from webhook.registration import MODE_LABEL
 
 _DESCRIPTION = f"""\
@@ -216,7 +216,7 @@ def _print(plans: Sequence[NamespacePlan], options: argparse.Namespace) -> None:
         return
     header = ("NAMESPACE", "MODE", *(["NEW"] if options.mode else []), "WOULD BE REFUSED")
     rows = [(each.name, *_cells(each, with_new=bool(options.mode))) for each in plans]
-    sys.stdout.write(render(Table(header, [*rows])))
+    sys.stdout.write(render(Table(header, [*rows]), width=width_of(sys.stdout)))
     if options.mode:
         changed = [each for each in plans if each.is_changed]
         hit = [each for each in changed if not each.is_safe]

@@ -282,7 +282,14 @@ def add_report_options(made: argparse._ArgumentGroup, views: Iterable[str] = ())
     `views` are more words for `--output`.
     """
     form = made.add_mutually_exclusive_group()
-    form.add_argument("--output", "-o", choices=(*FORMATS, *views), help="default: text")
+    formats = (*FORMATS, *views)
+    form.add_argument(
+        "--output",
+        "-o",
+        metavar="FORMAT",
+        choices=formats,
+        help=f"{', '.join(formats)}; default: text",
+    )
     form.add_argument(
         "--statistics",
         action="store_const",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import errno
+import math
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Mapping
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 # Terminals that show OSC 8 hyperlinks, by the variables that they set.
 _HYPERLINK_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby"}
@@ -71,6 +73,24 @@ def use_color(choice: str, out: TextIO, environment: Mapping[str, str] = os.envi
     return out.isatty() and environment.get("TERM") != "dumb"
 
 
+def width_of(out: TextIO) -> float:
+    """The columns of the terminal that `out` is; without one there is no limit."""
+    import shutil  # noqa: PLC0415  # most output has no table
+
+    return shutil.get_terminal_size().columns if out.isatty() else math.inf
+
+
+def display_width(text: str) -> int:
+    """The columns that a terminal needs for a text without control characters."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:  # drawn upon the one before
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
 def use_hyperlinks(choice: str, out: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether to write hyperlinks: only with colours, to a terminal that shows hyperlinks.
 
@@ -96,8 +116,47 @@ def _has_hyperlinks(environment: Mapping[str, str]) -> bool:
     )
 
 
+class _HelpFormatter(argparse.HelpFormatter):
+    """Wraps descriptions at the terminal's width: paragraphs, and items, which two spaces begin."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap  # noqa: PLC0415  # most runs print no help
+
+        lines: list[str] = []
+        for line in text.splitlines():
+            # Of a paragraph, of an item that two spaces begin, or of neither.
+            continued = bool(lines) and bool(lines[-1]) and bool(line) and not _is_kept(lines[-1])
+            of_paragraph = continued and not lines[-1].startswith(" ") and not line.startswith(" ")
+            of_item = continued and lines[-1].startswith("  ") and line.startswith("   ")
+            if (of_paragraph or of_item) and not _is_kept(line):
+                lines[-1] += f" {line.strip()}"
+            else:
+                lines.append(line)
+        shown = []
+        for line in lines:
+            item = re.match(r" *(?:\S+ {2,})?", line)
+            hanging = " " * len(item[0]) if item else ""
+            kept = [line] if _is_kept(line) else []
+            shown += kept or textwrap.wrap(line, width, subsequent_indent=hanging) or [""]
+        return "\n".join(f"{indent}{line}".rstrip() for line in shown)
+
+
+def _is_kept(line: str) -> bool:
+    """Return whether a line is a part of a command or a row of a table, which is not wrapped."""
+    words = line.split()
+    return bool(words) and (
+        words[-1] == "\\" or line.startswith("    -") or bool(re.search(r":  +\S", line))
+    )
+
+
 class CommandParser(argparse.ArgumentParser):
-    """An `argparse.ArgumentParser` whose errors are printable: they quote what was given."""
+    """An `argparse.ArgumentParser` whose errors are printable: they quote what was given.
+
+    Help is as wide as the terminal.
+    """
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**{**keywords, "formatter_class": _HelpFormatter})
 
     def error(self, message: str) -> NoReturn:
         """Write the usage and `message` to standard error, and exit with status 2."""

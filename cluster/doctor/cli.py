@@ -72,7 +72,7 @@ from cluster.structured_output import format_document
 from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, open_with_dry_runs
 from policies.loading import PolicyError, load_policy_file
 from sources.sources import reduce_garbage_collection
-from terminal import CommandParser, use_color, write_error
+from terminal import CommandParser, use_color, width_of, write_error
 
 _DESCRIPTION = """\
 Say whether a cluster is guarded, and prove it: in a namespace of each mode the command
@@ -188,7 +188,7 @@ def main(arguments: list[str]) -> int:
     else:
         color, wide = use_color(options.color, sys.stdout), options.output == "wide"
         sys.stdout.write(as_headline(str(answer), answer.state, color=color))
-        sys.stdout.write(as_table(rows, color=color, wide=wide))
+        sys.stdout.write(as_table(rows, color=color, wide=wide, width=width_of(sys.stdout)))
     return exit_status(rows, allow_not_known=options.allow_not_known)
 
 

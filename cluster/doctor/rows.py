@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -100,10 +101,13 @@ _HEADER = ("STATE", "CHECK", "SUBJECT", "MESSAGE")
 _COLORS = {State.OK: "32", State.WRONG: "31", State.NOT_KNOWN: "33"}
 
 
-def as_table(rows: Sequence[Row], *, color: bool, wide: bool = False) -> str:
+def as_table(
+    rows: Sequence[Row], *, color: bool, wide: bool = False, width: float = math.inf
+) -> str:
     """The table and its sums; with `wide`, what to do about a row is in its last column.
 
-    Else it is below the table: once for the rows of one check with the same remedy.
+    Else it is below the table: once for the rows of one check with the same remedy. Cells are
+    folded where lines would be wider than `width`.
     """
     cells = [(row.state.value, row.check, row.subject, row.message) for row in rows]
     table = Table(_HEADER, [*cells])
@@ -111,9 +115,9 @@ def as_table(rows: Sequence[Row], *, color: bool, wide: bool = False) -> str:
         remedies = [(" ".join(row.remedy.split()),) for row in rows]
         lines_of = zip(cells, remedies, strict=True)
         table = Table((*_HEADER, "REMEDY"), [cell + remedy for cell, remedy in lines_of])
-    header, *lines = render(table).splitlines()
+    header, *lines = render(table, width=width).splitlines()
     if color:
-        lines = [_colored(row.state, line) for row, line in zip(rows, lines, strict=True)]
+        lines = [*map(_colored, lines)]
     counts = ", ".join(f"{sum(r.state is state for r in rows)} {state.value}" for state in State)
     return "\n".join((header, *lines, "")) + ("" if wide else _to_do(rows)) + f"\n{counts}\n"
 
@@ -144,9 +148,12 @@ def to_document(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _colored(state: State, line: str) -> str:
-    word = state.value
-    return f"\x1b[{_COLORS[state]}m{word}\x1b[0m{line.removeprefix(word)}"
+def _colored(line: str) -> str:
+    """`line` with its state in colour, if it is the first of a row."""
+    state = next((state for state in State if line.startswith(state.value)), None)
+    if state is None:
+        return line
+    return f"\x1b[{_COLORS[state]}m{state.value}\x1b[0m{line.removeprefix(state.value)}"
 
 
 def _indented(text: str) -> str:

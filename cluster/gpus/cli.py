@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -19,7 +18,6 @@ from cluster.gpus.tables import (
     LEGEND,
     Table,
     cards_table,
-    display_width,
     join,
     models_table,
     namespaces_table,
@@ -40,7 +38,14 @@ from policies.loading import PolicyError, load_policy_file
 from rules.base.json_values import as_object, as_text
 from rules.profile.profile import Profile
 from sources.sources import reduce_garbage_collection
-from terminal import CommandParser, printable, use_color, write_error
+from terminal import (
+    CommandParser,
+    display_width,
+    printable,
+    use_color,
+    width_of,
+    write_error,
+)
 
 # The options of `gpuward gpus`.
 
@@ -316,9 +321,10 @@ def _tables_by(by: str, usage: Usage, options: argparse.Namespace) -> list[Table
 
 def _printed(tables: list[Table], options: argparse.Namespace) -> str:
     bars = use_color(options.color, sys.stdout) and _has_blocks()
-    text = join(tables, bars=bars)
-    if bars and max(map(display_width, text.splitlines()), default=0) > _columns():
-        text, bars = join(tables, bars=False), False
+    width = width_of(sys.stdout)
+    text = join(tables, bars=bars, width=math.inf)
+    if max(map(display_width, text.splitlines()), default=0) > width:
+        text, bars = join(tables, bars=False, width=width), False
     text = text or _NO_ROWS[options.without_gpu]
     return f"{text}\n{LEGEND}" if bars and ALLOCATED in text else text
 
@@ -327,11 +333,6 @@ _NO_ROWS = {
     False: "No pods have GPUs of these nodes.\n",
     True: "No pods without a GPU are on these nodes.\n",
 }
-
-
-def _columns() -> float:
-    """The width of the terminal; without one there is no limit."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
 
 
 def _has_blocks() -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import groupby
 from typing import NamedTuple
@@ -12,7 +12,8 @@ from typing import NamedTuple
 from cluster.accounting.pods_without_gpu import taken_without_gpu
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
-from terminal import printable
+from cluster.gpus.narrow_terminal import fitted
+from terminal import display_width, printable
 
 _GIB = 2**30 * 10**9
 _MILLI = 10**6
@@ -299,6 +300,7 @@ def align(text: str, padding: int = 2, width_of: Callable[[str], int] = len) -> 
 # Tables as text, as kubectl prints them, with bars if a terminal shows them.
 
 _PADDING = 3  # between columns, as in kubectl
+_NARROW_PADDING = 2
 # The longest valid name, that of a resource: domain, slash, name. One cell widens all rows.
 _MOST_CHARACTERS = 253 + 1 + 63
 _WIDTH = 10
@@ -306,28 +308,28 @@ ALLOCATED, STRANDED, UNAVAILABLE, FREE = "█", "▒", "x", "░"
 LEGEND = f"{ALLOCATED} allocated  {STRANDED} stranded  {FREE} free  {UNAVAILABLE} unavailable\n"
 
 
-def render(table: Table, *, bars: bool = False) -> str:
-    """The lines of `table`; with `bars` each amount of which something is allocated has one."""
-    lines = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
-    text = "\n".join("\t".join(map(_bounded, line)) for line in lines)
-    return f"{align(text, _PADDING, display_width)}\n"
+def render(table: Table, *, bars: bool = False, width: float = math.inf) -> str:
+    """The lines of `table`; with `bars` each amount of which something is allocated has one.
+
+    Cells are folded where lines would be wider than `width`, which may be the terminal's.
+    """
+    rows = [table.header, *(tuple(_cell(cell, bars=bars) for cell in row) for row in table.rows)]
+    cells: list[Sequence[str]] = [tuple(map(_bounded, row)) for row in rows]
+    text = _aligned(cells, _PADDING)
+    if max(map(display_width, text.splitlines())) > width:
+        text = _aligned(fitted(cells, width, _NARROW_PADDING), _NARROW_PADDING)
+    return text
+
+
+def _aligned(rows: Iterable[Sequence[str]], padding: int) -> str:
+    text = align("\n".join(map("\t".join, rows)), padding, display_width)
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
 
 
 def _bounded(text: str) -> str:
     """`text` as a terminal may show it, cut: no API server bounds the name of a pod's owner."""
     shown = printable(text[: _MOST_CHARACTERS + 1])
     return shown if len(shown) <= _MOST_CHARACTERS else f"{shown[: _MOST_CHARACTERS - 3]}..."
-
-
-def display_width(text: str) -> int:
-    """The columns that a terminal needs for a text without control characters."""
-    return len(text) if text.isascii() else sum(map(_columns, text))
-
-
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:  # drawn upon the one before
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def bar(used: ResourceUsage) -> str:
@@ -360,6 +362,6 @@ def _cell(cell: Cell, *, bars: bool) -> str:
     return f"{bar(cell):{_WIDTH}} {amount}" if bars else amount
 
 
-def join(tables: Iterable[Table], *, bars: bool) -> str:
-    """The tables that have rows, with an empty line between them."""
-    return "\n".join(render(table, bars=bars) for table in tables if table.rows)
+def join(tables: Iterable[Table], *, bars: bool, width: float) -> str:
+    """The tables that have rows, with an empty line between them; see `render`."""
+    return "\n".join(render(table, bars=bars, width=width) for table in tables if table.rows)

@@ -40,10 +40,11 @@ Write the policy as objects that API servers evaluate themselves, without the we
   static   a folder with both, which API servers read at their start, and which no request can
            change: Kubernetes 1.37 and newer, docs/static-manifests.md"""
 _EPILOG = """\
-examples: gpuward export vap --policy gpuward.yaml | kubectl apply -f -
-          gpuward export vap map --policy gpuward.yaml | kubectl apply -f -
-          gpuward export static --mode deny --break-glass-user alice --folder admission
-          gpuward export static --mode deny --break-glass-user alice --check admission
+examples:
+  gpuward export vap --policy gpuward.yaml | kubectl apply -f -
+  gpuward export vap map --policy gpuward.yaml | kubectl apply -f -
+  gpuward export static --mode deny --break-glass-user alice --folder admission
+  gpuward export static --mode deny --break-glass-user alice --check admission
 
 exit status: 0 written, or the checked folder is that of the policy, 1 it is not, 2 wrong usage, or
 a policy that cannot be used or is too large
