@@ -13,8 +13,9 @@ another number of whole GPUs:
 - `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
   it, and `--num_gpus` of DeepSpeed;
 - `--nproc-per-node` of torchrun, or `PET_NPROC_PER_NODE`, and `--num_processes` of Accelerate;
-  `nprocPerNode` of a PyTorchJob and `numProcPerNode` of a TrainJob, from which they are set. Their
-  processes may use several GPUs each, so only more processes than GPUs are reported;
+  `nprocPerNode` of a PyTorchJob and `numProcPerNode` of a TrainJob, from which they are set: of a
+  TrainJob also beside the GPUs of its runtime, where that is known. Their processes may use several
+  GPUs each, so only more processes than GPUs are reported;
 - `--gpus` and `--num-gpus` of a Python program, of which only more than the GPUs are reported;
 - `rayStartParams.num-gpus` of KubeRay, also where the pod asks for no GPU at all, and
   `parallelism.tensor` of KServe's LLMInferenceService whose pods do not work together.
