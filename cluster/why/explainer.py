@@ -84,8 +84,8 @@ from rules.placement.node_labels import GPU_COUNT
 from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.platforms.records import parse_version
 from rules.workloads.future_pods import future_pods, has_final_pods
+from rules.workloads.kinds import is_train_job
 from rules.workloads.referred_objects import add_objects, new_builder
-from rules.workloads.train_jobs import is_train_job
 
 _LOOKED_AT = (
     *("affinity", "nodeSelector", "overhead", "resourceClaims", "resources", "schedulerName"),

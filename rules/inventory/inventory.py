@@ -346,7 +346,7 @@ class TrainingRuntime(NamedTuple):
 
 
 class ClusterTrainingRuntime(TrainingRuntime):
-    """The same for TrainJobs of all namespaces."""
+    """A TrainingRuntime for the TrainJobs of all namespaces."""
 
     __slots__ = ()
 

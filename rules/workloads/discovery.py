@@ -38,10 +38,10 @@ from rules.workloads.kinds import (
     KINDS_WITHOUT_PODS,
     PATTERN_GROUPS,
     POD_TEMPLATE_PATHS,
+    is_train_job,
 )
 from rules.workloads.object_kinds import KEY_FIELDS, ObjectKind, granting_keys, object_kind_of
 from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, Subject
-from rules.workloads.train_jobs import is_train_job, merged_pods
 
 _VALUES_REF = ObjectRef("values of a chart", "", "", "")
 
@@ -128,10 +128,12 @@ def _with_merged_pods(
     profile: Profile,
     inventory: Inventory,
 ) -> Iterator[SearchResult]:
-    """What is `found` in the object `raw`; of a TrainJob also the pods that are merged with it."""
-    if not is_train_job(owner.kind, owner.group):
+    """All that is `found` in the object `raw`; of a TrainJob also the pods merged with it."""
+    if not inventory or not is_train_job(owner.kind, owner.group):
         yield from found
         return
+    from rules.workloads.train_jobs import merged_pods  # noqa: PLC0415  # few need it
+
     own: list[Pod] = []
     for subject in found:
         if isinstance(subject, Pod):

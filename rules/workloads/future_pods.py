@@ -18,7 +18,7 @@ from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
-from rules.workloads.train_jobs import is_train_job
+from rules.workloads.kinds import is_train_job
 
 # Volcano's Job gives its scheduler to pods whose template names none; its webhook writes this one
 # into a Job without any (pkg/webhooks/admission/jobs/mutate/mutate_job.go).

@@ -18,7 +18,7 @@ from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 
-_GROUP, _KIND = "trainer.kubeflow.org", "TrainJob"
+_GROUP = "trainer.kubeflow.org"
 _RUNTIME_KINDS: Mapping[str, type[TrainingRuntime]] = {
     kind.__name__: kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
 }
@@ -39,11 +39,6 @@ _MERGE_KEYS = {
     "volumeMounts": "mountPath",
 }
 _MERGED = POD_SPEC._replace(is_merged=True)
-
-
-def is_train_job(kind: str, group: str) -> bool:
-    """Return whether the kind is a TrainJob."""
-    return (group, kind) == (_GROUP, _KIND)
 
 
 def merged_pods(
