@@ -22,7 +22,7 @@ STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 GPU = "nvidia.com/gpu"
 # What Trainer and JobSet neither complete nor copy from elsewhere.
 POD_FIELDS = ("tolerations", "nodeSelector", "serviceAccountName", "affinity")
-CONTAINER_FIELDS = ("name", "image", "command", "args", "volumeMounts")
+CONTAINER_FIELDS = ("name", "image", "command", "args")
 
 
 def job(name: str, step: str, container: str = "", **fields: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _devices(container: Any) -> dict[str, Any]:
 
 
 def _essence(spec: Any) -> tuple[Any, ...]:
-    """What is compared of the spec of pods, but for the variables."""
+    """What is compared of the spec of pods, but for what Trainer adds to."""
     containers = [
         ({field: each.get(field) for field in CONTAINER_FIELDS}, _devices(each))
         for each in spec["containers"]
@@ -137,11 +137,12 @@ def _essence(spec: Any) -> tuple[Any, ...]:
     return {field: spec.get(field) for field in POD_FIELDS}, containers
 
 
-def _variables(spec: Any) -> set[tuple[str, str, str]]:
+def _variables_and_mounts(spec: Any) -> set[tuple[str, str, str]]:
+    """Each variable with its value, and each volume with its place: plugins add to both."""
     return {
-        (container["name"], variable["name"], variable.get("value", ""))
+        (container["name"], each["name"], each.get("value", each.get("mountPath", "")))
         for container in spec["containers"]
-        for variable in container.get("env", ())
+        for each in (*container.get("env", ()), *container.get("volumeMounts", ()))
     }
 
 
@@ -184,7 +185,7 @@ def test_trainer_merges_a_train_job_as_the_rules_do(
         job_template = by_trainer[part]["template"]
         template = job_template["spec"]["template"]
         assert _essence(pod.spec) == _essence(template["spec"])
-        assert _variables(pod.spec) <= _variables(template["spec"])
+        assert _variables_and_mounts(pod.spec) <= _variables_and_mounts(template["spec"])
         labels = template.get("metadata", {}).get("labels", {})
         assert pod.labels.items() <= labels.items()
         assert pods_of_kueue_workload(pod) == job_template["spec"].get("parallelism", 1)

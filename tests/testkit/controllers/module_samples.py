@@ -105,10 +105,12 @@ def outcome(plane: ControlPlane, namespace: str, file: Path) -> tuple[int, list[
 
 
 def _anywhere(manifest: Any) -> Any:
-    """A manifest that names no namespace."""
+    """A manifest that names no namespace, and has a name if the API server would choose one."""
     if not manifest:
         return None
     metadata = {k: v for k, v in manifest["metadata"].items() if k != "namespace"}
+    if beginning := metadata.pop("generateName", ""):
+        metadata["name"] = f"{beginning}0"
     return {**manifest, "metadata": metadata}
 
 
