@@ -25,6 +25,7 @@ from tests.testkit.end_to_end.steps import apply, list_pods
 from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.controllers.fixtures"]
+NODE, OTHER_NODE = "gpu-module-examples", "cpu-module-examples"
 TRAINER = "github.com/kubeflow/trainer/v2"
 KUBERAY, LWS = "github.com/ray-project/kuberay/ray-operator", "sigs.k8s.io/lws"
 FILES = (
@@ -49,12 +50,14 @@ FILES = (
 def cluster(
     plane: ControlPlane, server: Server, running: dict[str, Controller]
 ) -> Iterator[ControlPlane]:
-    """A cluster with the controllers, gpuward, and a GPU node."""
+    """A cluster with the controllers, gpuward, a GPU node, and one for pods without GPUs."""
     assert running
     assert server.url
-    plane.gpu_node("gpu-module-examples", gpus=16)
+    plane.gpu_node(NODE, gpus=16)
+    plane.gpu_node(OTHER_NODE, gpus=0, taint=False)
     yield plane
-    plane.request("DELETE", "/api/v1/nodes/gpu-module-examples")
+    for node in (NODE, OTHER_NODE):
+        plane.request("DELETE", f"/api/v1/nodes/{node}")
 
 
 def _pods(plane: ControlPlane, namespace: str) -> Counter[tuple[str, bool]]:
