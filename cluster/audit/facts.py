@@ -11,6 +11,7 @@ from cluster.source.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,
     CLUSTER_QUEUES,
+    CLUSTER_TRAINING_RUNTIMES,
     CONFIG_MAPS,
     DEVICE_CLASSES,
     GPU_EXCEPTIONS,
@@ -24,6 +25,7 @@ from cluster.source.objects import (
     RUNTIME_CLASSES,
     SECRETS,
     TOPOLOGIES,
+    TRAINING_RUNTIMES,
     VALIDATING,
     VOLCANO_QUEUES,
     NotServedError,
@@ -59,6 +61,8 @@ REFERRED = (
         CLAIMS,
         CLAIM_TEMPLATES,
         VOLCANO_QUEUES,
+        TRAINING_RUNTIMES,
+        CLUSTER_TRAINING_RUNTIMES,
     ),
 )
 # Read from files alone: no account should need the right to read them all.
@@ -81,6 +85,7 @@ EVALUATED: ResourceNames = {
 CLUSTER_SCOPED: ResourceNames = {
     "kueue.x-k8s.io": ("cohorts",),
     "resource.k8s.io": ("deviceclasses", "devicetaintrules"),
+    "trainer.kubeflow.org": ("clustertrainingruntimes",),
 }
 EVALUATED_EVERYWHERE: ResourceNames = {
     group: (*EVALUATED.get(group, ()), *CLUSTER_SCOPED.get(group, ()))

@@ -206,6 +206,15 @@ KUEUE_WORKLOADS = Resource("workloads", "Workload", _KUEUE, _KUEUE_VERSIONS)
 VOLCANO_QUEUES = Resource(
     "queues", "Queue", "scheduling.volcano.sh", ("v1beta1",), is_namespaced=False
 )
+_TRAINER = "trainer.kubeflow.org"
+TRAINING_RUNTIMES = Resource("trainingruntimes", "TrainingRuntime", _TRAINER, ("v1alpha1",))
+CLUSTER_TRAINING_RUNTIMES = Resource(
+    "clustertrainingruntimes",
+    "ClusterTrainingRuntime",
+    _TRAINER,
+    ("v1alpha1",),
+    is_namespaced=False,
+)
 PERSISTENT_VOLUMES = Resource("persistentvolumes", "PersistentVolume", is_namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = Resource("persistentvolumeclaims", "PersistentVolumeClaim")
 _STORAGE = "storage.k8s.io"

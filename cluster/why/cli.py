@@ -70,7 +70,11 @@ def main(arguments: list[str]) -> int:
         explainer = Explainer(snapshot, namespace=options.namespace, name=name)
         is_list = not options.pod and not options.manifest
         if options.manifest:
-            workloads = read_workloads(options.manifest, options.namespace)
+            workloads = read_workloads(
+                options.manifest,
+                options.namespace,
+                lambda: explainer.training_runtimes(options.namespace),
+            )
             answers = [*map(explainer.explain_workload, workloads)]
         elif name:
             answers, is_list = _explain_named(explainer, name, options.namespace)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from cluster.source.objects import (
     CLAIM_TEMPLATES,
     CLAIMS,
     CLUSTER_QUEUES,
+    CLUSTER_TRAINING_RUNTIMES,
     CSI_CAPACITIES,
     CSI_DRIVERS,
     CSI_NODES,
@@ -35,6 +37,7 @@ from cluster.source.objects import (
     STORAGE_CLASSES,
     TAINT_RULES,
     TOPOLOGIES,
+    TRAINING_RUNTIMES,
     VOLUME_ATTACHMENTS,
     MissingRightError,
     NotServedError,
@@ -75,11 +78,14 @@ from policies.loading import default_policy
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.quotas import is_queued_kind
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.placement.node_labels import GPU_COUNT
 from rules.profile.platforms.accounting_marks import QUEUE_LABEL
 from rules.profile.platforms.records import parse_version
 from rules.workloads.future_pods import future_pods, has_final_pods
+from rules.workloads.kinds import is_train_job
+from rules.workloads.referred_objects import add_objects, new_builder
 
 _LOOKED_AT = (
     *("affinity", "nodeSelector", "overhead", "resourceClaims", "resources", "schedulerName"),
@@ -291,7 +297,11 @@ class Explainer:
         if self._judged is None or self._judged[0] is not queued:
             if namespace not in self._queues_of_homes:
                 self._queues_of_homes[namespace] = self._queues(namespace)
-            found = find_queue_hurdles(queued, queue, self._queues_of_homes[namespace])
+            queues = self._queues_of_homes[namespace]
+            if is_train_job(as_text(queued.get("kind")), group_of(queued)):
+                runtimes = self.training_runtimes(namespace)
+                queues = replace(queues, others=(*queues.others, *runtimes))
+            found = find_queue_hurdles(queued, queue, queues)
             self._judged = queued, found
         return self._judged[1]
 
@@ -302,6 +312,11 @@ class Explainer:
         are_read = not {LOCAL_QUEUES, CLUSTER_QUEUES} & self._snapshot.missing.keys()
         are_all = are_read and self._snapshot.source.is_complete
         return Queues(namespace, local, clusters, (*flavors, *topologies), are_all)
+
+    def training_runtimes(self, namespace: str | None) -> Iterator[Object]:
+        """Yield the runtimes of TrainJobs in a namespace, as far as they are known."""
+        yield from self._snapshot.objects(TRAINING_RUNTIMES, namespace)
+        yield from self._snapshot.objects(CLUSTER_TRAINING_RUNTIMES)
 
     def _explain_workload(self, workload: Workload) -> Explanation:
         pod, count, beside = workload.pod, workload.pods, workload.beside
@@ -480,30 +495,49 @@ class Explainer:
         return by_node
 
 
-def read_workloads(file: str, namespace: str | None) -> list[Workload]:
+def read_workloads(
+    file: str,
+    namespace: str | None,
+    training_runtimes: Callable[[], Iterable[Object]] = tuple,
+) -> list[Workload]:
     """The pods of the objects in a file: of Pods, and of what makes pods.
 
-    Raises SourceError if there are none.
+    `training_runtimes` are asked for if there is a TrainJob. Raises SourceError if there are no
+    pods.
     """
     found: list[Workload] = []
     beside: list[Object] = []
     profile = default_policy().profile
-    for raw in FileSource([file], sys.stdin.buffer).list_all({}, None, _raise):
+    objects = [*FileSource([file], sys.stdin.buffer).list_all({}, None, _raise)]
+    runtimes: Inventory | None = None
+    why = "there is no Pod, and no object that makes pods"
+    for raw in objects:
         kind, group = as_text(raw.get("kind")), as_text(raw.get("apiVersion")).rpartition("/")[0]
         if (kind, group) == ("Pod", ""):
             found.append(Workload(raw, 1, queued=raw if _queue_of(raw) else None))
         elif is_claim(raw):
             beside.append(raw)
-        elif has_final_pods(kind, group):
-            made = future_pods(raw, profile, namespace)
+        elif has_final_pods(kind, group) or is_train_job(kind, group):
+            if runtimes is None and is_train_job(kind, group):
+                runtimes = _inventory((*objects, *training_runtimes()), namespace)
+            made = future_pods(raw, profile, namespace, runtimes or EMPTY_INVENTORY)
             pods = [({**as_object(pod.manifest)}, pod.stable_path) for pod in made]
+            if not pods and is_train_job(kind, group):
+                why = f"what runtime the TrainJob {name_of(raw)} has is not known"
             is_counted = len(pods) == 1 and group in BUILT_IN_GROUPS
             count = _count(kind, as_object(raw.get("spec"))) if is_counted else None
             queued = raw if _queue_of(raw) else None
             found += (Workload(pod, count, (), queued, path) for pod, path in pods)
     if not found:
-        raise SourceError(f"{file}: there is no Pod, and no object that makes pods")
+        raise SourceError(f"{file}: {why}")
     return [workload._replace(beside=tuple(beside)) for workload in found]
+
+
+def _inventory(objects: Iterable[Object], namespace: str | None) -> Inventory:
+    builder = new_builder(default_policy().profile)
+    for raw in objects:
+        add_objects(builder, raw, namespace)
+    return builder.inventory()
 
 
 def _are_of_one_pod(volumes: Volumes, pod: Object) -> bool:

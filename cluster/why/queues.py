@@ -35,7 +35,7 @@ class Queues:
     """The queues and flavors of Kueue that are known.
 
     `local` are the LocalQueues of `namespace`, and `cluster` the ClusterQueues, by name. `others`
-    are flavors and topologies. `are_all` says that there are no more queues.
+    are flavors, topologies and training runtimes. `are_all` says that there are no more queues.
     """
 
     namespace: str
@@ -116,13 +116,19 @@ def _of_templates(workload: Object, queues: Queues) -> Mapping[str, tuple[Hurdle
     today = datetime.datetime.now(datetime.UTC).date()
     context = Context(today, namespace=queues.namespace, inventory=queues.inventory)
     found = check({**workload}, policy.rule_set(), context).findings
-    subjects = find_subjects({**workload}, policy.profile, queues.namespace)
+    subjects = find_subjects(
+        {**workload}, policy.profile, queues.namespace, inventory=queues.inventory
+    )
     pods = [subject for subject in subjects if isinstance(subject, Pod)]
+    # The others of a TrainJob are parts of these. What is found in these is at their reference.
+    pods = [pod for pod in pods if pod.layout.is_merged] or pods
+    references = {pod.stable_path: pod.path for pod in pods if pod.layout.is_merged}
     by_path: dict[Path, list[Hurdle]] = {pod.path: [] for pod in pods}
     for finding in found:
         if finding.rule in _RULES:
-            for length in range(len(finding.path), 0, -1):
-                if (path := finding.path[:length]) in by_path:
+            place = references.get(finding.stable_path, finding.path)
+            for length in range(len(place), 0, -1):
+                if (path := place[:length]) in by_path:
                     by_path[path].append(Hurdle(finding.message, finding.help))
                     break
     hurdles: dict[str, tuple[Hurdle, ...]] = {}

@@ -71,6 +71,11 @@ def oversized_reason(manifest: Any, size: int) -> str:
     return _exceeded_bound(fields, frozenset())
 
 
+def exceeds_bounds(spec: Mapping[str, Any]) -> bool:
+    """Return whether a part of a custom resource alone is too large."""
+    return bool(_exceeded_bound(spec, frozenset()))
+
+
 def _exceeded_bound(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
     waiting: list[tuple[Any, int]] = [(root, 0)]
     count = variables = 0

@@ -11,6 +11,7 @@ from rules.engine.bounds import (
     STEPS_OF_A_POD,
     StepLimit,
     TooManyStepsError,
+    exceeds_bounds,
     steps_of,
     steps_of_finding,
 )
@@ -123,12 +124,22 @@ def _with_policy(
             finding = finding._replace(fix=None)
         if subject.layout.is_text:
             finding = finding._replace(path=subject.path)  # inside a text there are no fields
+        if subject.layout.is_merged:
+            finding = _as_reference(finding, subject)
         if subject.layout.is_service:
             below = path_in_service(subject.holder, finding.path[len(subject.path) :])
             finding = finding._replace(path=(*subject.whole_path, *below))
     fixable = finding.has_fix(active.fix_scope, is_partial=is_partial)
     action = min(finding.action, active.action)
     return finding.with_rule(active.rule.name, subject, action, fixable=fixable)
+
+
+def _as_reference(finding: Finding, merged: Pod) -> Finding:
+    """The finding at the reference to the object that has most of the pod; no edit changes it."""
+    if finding.path[: len(merged.path)] != merged.path:
+        return finding  # a field of the manifest itself
+    where = f"; the template is in the {merged.parts[0].object}" if merged.parts else ""
+    return finding._replace(path=merged.whole_path, fix=None, help=finding.help + where)
 
 
 def check_subject(
@@ -260,12 +271,16 @@ class Evaluation:
     def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int, int]]:
         subjects = []
         profile, namespace = self._rule_set.profile, self._request_context.namespace
-        for subject in find_subjects(manifest, profile, namespace):
+        inventory = self._request_context.inventory
+        for subject in find_subjects(manifest, profile, namespace, inventory=inventory):
             if isinstance(subject, MalformedField):
                 self.result.malformed_fields.append(subject)
                 continue
             if isinstance(subject, Pod):
-                self.result.pod_paths.append(subject.whole_path)
+                if not subject.layout.is_merged:
+                    self.result.pod_paths.append(subject.whole_path)
+                elif exceeds_bounds(subject.spec):
+                    continue  # of the object with its template this is reported
                 self._steps.take(STEPS_OF_A_POD + len(subject.path))
             elif not (isinstance(subject, KubernetesObject) and subject.pods):
                 self.result.other_objects += 1
@@ -301,7 +316,8 @@ class Evaluation:
     def _should_evaluate(self, subject: Subject) -> bool:
         if not isinstance(subject, Pod):
             return True
-        set_circumstances(subject, self._request_context)
+        for pod in (subject, *subject.parts):
+            set_circumstances(pod, self._request_context)
         component = component_of(subject, self._request_context)
         if component is not None:
             subject.is_component, subject.excused_rules = True, frozenset(component.rules)
@@ -354,6 +370,8 @@ class Evaluation:
                 known = NO_FINDINGS
                 if self._is_alone or satisfies(traits, active.needs):
                     known = check_subject(active, subject, self._context, self._steps, steps)
+                    if known[0] and isinstance(subject, Pod) and subject.parts:
+                        known = self._without_findings_of_parts(known, active, subject, steps)
                 results[name] = known
             if known is NO_FINDINGS:
                 continue
@@ -370,6 +388,17 @@ class Evaluation:
         if reported:
             self.result.findings += reported
         return reported
+
+    def _without_findings_of_parts(
+        self, known: RuleFindings, active: ActiveRule, merged: Pod, steps: int
+    ) -> RuleFindings:
+        """The findings about a pod that the rule does not report about a part of it."""
+        keys: set[str] = set()
+        for part in merged.parts:
+            if satisfies(self._traits_of(part), active.needs):
+                found, _ = check_subject(active, part, self._context, self._steps, steps)
+                keys.update(finding.key for finding in found)
+        return [finding for finding in known[0] if finding.key not in keys], known[1]
 
     def _is_reported(self, finding: Finding, active: ActiveRule, subject: Subject) -> bool:
         """Return whether `finding` is not superseded by an earlier rule, excepted or suppressed."""

@@ -20,6 +20,7 @@ from rules.inventory.collectors import (
 )
 from rules.inventory.inventory import (
     ClusterQueue,
+    ClusterTrainingRuntime,
     ConfigMap,
     DeviceClass,
     GpuPatch,
@@ -38,6 +39,7 @@ from rules.inventory.inventory import (
     RuntimeClass,
     Secret,
     Topology,
+    TrainingRuntime,
 )
 
 MAX_VARIABLES = 20
@@ -89,6 +91,7 @@ _DRIVER_PATTERN = re.compile(
 _MIG_PATTERN = re.compile(r"\.type\s{0,9}==\s{0,9}['\"]mig['\"]")
 _NVIDIA_CLASS, _MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
 _KUEUE_GROUP = "kueue.x-k8s.io"
+_TRAINER_GROUP = "trainer.kubeflow.org"
 _VOLCANO_GROUP = "scheduling.volcano.sh"
 
 
@@ -313,6 +316,19 @@ def _topology(raw: Mapping[str, Any], _variables: VariableNames) -> Topology:
     return Topology(tuple(as_text(level.get("nodeLabel")) for _, level in levels))
 
 
+def _training_runtime(raw: Mapping[str, Any], _variables: VariableNames) -> TrainingRuntime:
+    spec = as_object(raw.get("spec"))
+    made = as_object(as_object(spec.get("template")).get("spec"))
+    jobs = tuple(job for _, job in as_objects(made.get("replicatedJobs")))
+    return TrainingRuntime(as_object(spec.get("mlPolicy")), jobs)
+
+
+def _cluster_training_runtime(
+    raw: Mapping[str, Any], variables: VariableNames
+) -> ClusterTrainingRuntime:
+    return ClusterTrainingRuntime(*_training_runtime(raw, variables))
+
+
 _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     ("", "ConfigMap"): _RecordReader(ConfigMap, _config_map),
     ("", "LimitRange"): _RecordReader(LimitRange, _limit_range),
@@ -335,6 +351,10 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     (_KUEUE_GROUP, "Topology"): _RecordReader(Topology, _topology, is_namespaced=False),
     ("nvidia.com", "NVIDIADriver"): _RecordReader(
         NVIDIADriver, _nvidia_driver, is_namespaced=False
+    ),
+    (_TRAINER_GROUP, "TrainingRuntime"): _RecordReader(TrainingRuntime, _training_runtime),
+    (_TRAINER_GROUP, "ClusterTrainingRuntime"): _RecordReader(
+        ClusterTrainingRuntime, _cluster_training_runtime, is_namespaced=False
     ),
     (_VOLCANO_GROUP, "Queue"): _RecordReader(Queue, _volcano_queue, is_namespaced=False),
 }

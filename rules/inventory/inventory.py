@@ -338,6 +338,19 @@ class Secret(NamedTuple):
     variables: Mapping[str, str]
 
 
+class TrainingRuntime(NamedTuple):
+    """Kubeflow Trainer's TrainingRuntime: its `mlPolicy`, and the Jobs of its template."""
+
+    policy: Mapping[str, Any]
+    jobs: tuple[Mapping[str, Any], ...]
+
+
+class ClusterTrainingRuntime(TrainingRuntime):
+    """A TrainingRuntime for the TrainJobs of all namespaces."""
+
+    __slots__ = ()
+
+
 class SharePool(NamedTuple):
     """An object whose pods ask for computing power of shared cards, in a pool of nodes.
 
@@ -350,7 +363,7 @@ class SharePool(NamedTuple):
 _OBJECT_TYPES: tuple[type, ...] = (
     *(ClusterQueue, ConfigMap, DeviceClass, LimitRange, LocalQueue, Namespace, NVIDIADriver, Queue),
     *(ResourceClaim, ResourceClaimTemplate, ResourceFlavor, ResourceQuota, RuntimeClass, Secret),
-    Topology,
+    *(Topology, TrainingRuntime, ClusterTrainingRuntime),
 )
 RECORD_TYPES = (
     *(*_OBJECT_TYPES, FlavorNodes, GpuNodes, GpuPatch, MigConfiguration),

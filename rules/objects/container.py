@@ -34,6 +34,8 @@ class PodLayout(NamedTuple):
     - `variables_field`: the field of the main container, if any, that maps variables to values.
     - `is_text`: the spec is JSON in a text.
     - `is_service`: the object at its place is a service of Dynamo, of which the spec is made.
+    - `is_merged`: the spec is made of another object's template, to which the last step but one of
+      its path refers, and of the fields of this one.
     """
 
     container_lists: tuple[tuple[tuple[str, ...], Role], ...] = (
@@ -53,6 +55,7 @@ class PodLayout(NamedTuple):
     variables_field: str = ""
     is_text: bool = False
     is_service: bool = False
+    is_merged: bool = False
 
 
 POD_SPEC = PodLayout()

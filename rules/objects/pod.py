@@ -69,6 +69,9 @@ class Pod(SubjectView):
     owner_spec_path: Path = ()
     # The owners of the object that the pod is, or is in; set by `workloads.discovery`.
     owners: Sequence[Mapping[str, Any]] = ()
+    # The pods that the spec is merged of: what a rule finds in one of them is reported there; set
+    # by `workloads.train_jobs`.
+    parts: "Sequence[Pod]" = ()
     # The containers of the version before an edit.
     earlier_containers: Sequence[Container] = ()
 
@@ -99,7 +102,7 @@ class Pod(SubjectView):
         self.is_component, self.excused_rules = False, frozenset[str]()
 
     def _in_manifest(self, manifest: Json) -> Self:
-        if self.layout.is_text or self.layout.is_service:
+        if self.layout.is_text or self.layout.is_service or self.layout.is_merged:
             return self  # no edit is in a text, nor in what was made of several fields
         spec = as_object(find_value(manifest, self.path))
         metadata = self.metadata_view.in_manifest(manifest)
@@ -125,7 +128,8 @@ class Pod(SubjectView):
     @property
     def whole_path(self) -> Path:
         """The path of the object that has all of the pod: of a service of Dynamo, the service."""
-        return self.path[:-1] if self.layout.is_service else self.path
+        is_made = self.layout.is_service or self.layout.is_merged
+        return self.path[:-1] if is_made else self.path
 
     @property
     def is_complete(self) -> bool:

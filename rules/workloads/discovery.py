@@ -26,6 +26,7 @@ from rules.base.traits import (
     QUOTA,
     VARIABLE_KEY,
 )
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.kubernetes_objects import DeviceClaim, DeviceSpec, KubernetesObject, Quota
 from rules.objects.object_ref import BUILT_IN_GROUPS, ObjectRef, group_of, object_ref
 from rules.objects.pod import Pod, PodMetadata
@@ -37,6 +38,7 @@ from rules.workloads.kinds import (
     KINDS_WITHOUT_PODS,
     PATTERN_GROUPS,
     POD_TEMPLATE_PATHS,
+    is_train_job,
 )
 from rules.workloads.object_kinds import KEY_FIELDS, ObjectKind, granting_keys, object_kind_of
 from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, Subject
@@ -67,12 +69,17 @@ def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[
 
 
 def find_subjects(
-    manifest: Json, profile: Profile, namespace: str | None = None, path: Path = ()
+    manifest: Json,
+    profile: Profile,
+    namespace: str | None = None,
+    path: Path = (),
+    inventory: Inventory = EMPTY_INVENTORY,
 ) -> Iterator[SearchResult]:
     """Everything in `manifest`, itself at `path`, that rules evaluate, in document order.
 
     Lists (`kind: List`, `PodList` …) are opened. `namespace` is where an object goes that names
-    no namespace. A field with the wrong type comes as a MalformedField before its subject.
+    no namespace. A field with the wrong type comes as a MalformedField before its subject. With a
+    training runtime in `inventory`, a TrainJob also has the pods that are merged with it.
     """
     for raw, base in flatten_lists(as_object(manifest), path):
         kind = as_text(raw.get("kind"))
@@ -99,6 +106,7 @@ def find_subjects(
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
             found = PodSearch(owner, profile, base).pods_in_custom_resource(raw, layouts)
             yield from _plugin_configuration(raw, base, owner, profile)
+            found = _with_merged_pods(found, raw, base, owner, profile, inventory)
         of_maker = _metadata_of_maker(raw, base, kind if is_built_in else "")
         metadata = PodMetadata(*of_maker, profile)
         spec = as_object(raw.get("spec"))
@@ -110,6 +118,28 @@ def find_subjects(
                 subject.owner_spec_path = (*base, "spec")
                 subject.owners = owners
             yield subject
+
+
+def _with_merged_pods(
+    found: Iterator[SearchResult],
+    raw: Mapping[str, Any],
+    base: Path,
+    owner: ObjectRef,
+    profile: Profile,
+    inventory: Inventory,
+) -> Iterator[SearchResult]:
+    """All that is `found` in the object `raw`; of a TrainJob also the pods merged with it."""
+    if not inventory or not is_train_job(owner.kind, owner.group):
+        yield from found
+        return
+    from rules.workloads.train_jobs import merged_pods  # noqa: PLC0415  # few need it
+
+    own: list[Pod] = []
+    for subject in found:
+        if isinstance(subject, Pod):
+            own.append(subject)
+        yield subject
+    yield from merged_pods(raw, owner, profile, base, inventory, own)
 
 
 def _variable_keys(

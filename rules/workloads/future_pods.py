@@ -5,18 +5,20 @@ so. So it is in the custom kinds of `FINAL_KINDS`: their controllers copy the te
 (labels, variables, an init container), and take nothing away that a rule reports. The controllers
 of other kinds merge the template with something else (KServe, Kubeflow's Trainer), fill in
 parameters (Argo Workflows, Tekton), or hide GPUs that the template shows (the launcher of an
-MPIJob).
+MPIJob). What Kubeflow's Trainer merges is known where its runtime is.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Json
+from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
 from rules.objects.container import POD_SPEC
 from rules.objects.object_ref import BUILT_IN_GROUPS
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
 from rules.workloads.discovery import find_subjects
+from rules.workloads.kinds import is_train_job
 
 # Volcano's Job gives its scheduler to pods whose template names none; its webhook writes this one
 # into a Job without any (pkg/webhooks/admission/jobs/mutate/mutate_job.go).
@@ -55,10 +57,21 @@ def has_final_pods(kind: str, group: str) -> bool:
     return kind in FINAL_KINDS.get(group, ())
 
 
-def future_pods(workload: Json, profile: Profile, namespace: str | None) -> Iterator[FuturePod]:
-    """The pods of a workload for which `has_final_pods` is true."""
-    for subject in find_subjects(workload, profile, namespace):
-        if isinstance(subject, Pod) and subject.layout is POD_SPEC:
+def future_pods(
+    workload: Json,
+    profile: Profile,
+    namespace: str | None,
+    inventory: Inventory = EMPTY_INVENTORY,
+) -> Iterator[FuturePod]:
+    """The pods of a workload for which `has_final_pods` is true.
+
+    Of a TrainJob these are the pods that are merged with its runtime, if `inventory` has that.
+    """
+    for subject in find_subjects(workload, profile, namespace, inventory=inventory):
+        if not isinstance(subject, Pod):
+            continue
+        is_of_train_job = is_train_job(subject.object.kind, subject.object.group)
+        if subject.layout.is_merged if is_of_train_job else subject.layout is POD_SPEC:
             yield FuturePod(_manifest(subject), subject.stable_path)
 
 

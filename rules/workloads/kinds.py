@@ -46,6 +46,14 @@ CAPACITY_GROUPS = (
     "*.upbound.io",  # what Crossplane makes in clouds, such as groups of nodes
 )
 
+_TRAIN_JOB = ("trainer.kubeflow.org", "TrainJob")
+
+
+def is_train_job(kind: str, group: str) -> bool:
+    """Return whether the kind is a TrainJob, most of whose pods is in another object."""
+    return (group, kind) == _TRAIN_JOB
+
+
 # Paths of pods, with `*` for every element of a list, and the layout of each.
 PodLayouts: TypeAlias = tuple[tuple[Path, PodLayout], ...]
 
@@ -224,7 +232,7 @@ CUSTOM_POD_LAYOUTS: Mapping[tuple[str, str], PodLayouts] = {
         (("spec", "backends", "*"), _CONTAINER),
         (("spec", "backends", "*", "workers", "*"), _CONTAINER),
     ),
-    ("trainer.kubeflow.org", "TrainJob"): (
+    _TRAIN_JOB: (
         (("spec", "initializer", "dataset"), _CONTAINER),
         (("spec", "initializer", "model"), _CONTAINER),
         (("spec", "trainer"), _TRAIN_JOB_TRAINER),

@@ -59,6 +59,9 @@ def pods_of_kueue_workload(pod: Pod) -> int:
 
 def _holders(pod: Pod) -> Iterator[tuple[Mapping[str, Any], str | int]]:
     """Yield every object around the template, and the step that leads on from it."""
+    if pod.layout.is_merged:
+        yield pod.holder, _TEMPLATE
+        return
     holder: Any = pod.owner_spec
     steps: Path = pod.path[len(pod.owner_spec_path) :]
     for step in (*steps, ""):

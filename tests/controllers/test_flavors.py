@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.api.connection import Connection
+from cluster.audit.cli import main as audit
+from cluster.controllers.inventory import Scope, list_inventory
 from cluster.doctor.cli import main as doctor
+from cluster.source.api_server import ApiServerSource
+from cluster.source.objects import SourceError
+from cluster.why.cli import main as why
+from policies.controller_files import (
+    MAX_PARTS,
+    CheckedInventory,
+    format_inventory,
+    inventory_file_name,
+)
 from policies.loading import default_policy
 from rules.engine.fixing import check
 from rules.inventory.inventory import Inventory
@@ -45,8 +59,8 @@ KINDS: dict[str, Callable[[], Example]] = {"pod": pod, **EXAMPLES}
 # How many of their templates ask for GPUs.
 TEMPLATES = {"pod": 1, "job": 1, "job_set": 1, "leader_worker_set": 1, "ray_cluster": 1}
 TEMPLATES |= {"ray_job": 1, "ray_service": 1}
-# The template of its pods is in another object, the runtime, which is merged with it.
-NOT_KNOWN = ("train_job",)
+# The template of its pods is in another object, which no fix of a workload changes.
+NOT_FIXED = ("train_job",)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +106,7 @@ def fixed(
 
 def _inventory(namespace: str) -> Inventory:
     builder = new_builder(default_policy().profile)
-    for made in (*QUEUE, LOCAL_QUEUE):
+    for made in (*QUEUE, LOCAL_QUEUE, training_runtime()):
         add_objects(builder, made, namespace)
     return builder.inventory()
 
@@ -116,7 +130,7 @@ def test_kueue_never_admits_what_the_rule_reports(
 ) -> None:
     example = KINDS[name]().queued("tainted")
     apply(cluster, warned, example.manifest)
-    if _is_reported(example, warned) or name in NOT_KNOWN:
+    if _is_reported(example, warned):
         says = lambda: _says_untolerated(cluster, warned)  # noqa: E731
         eventually(says, what="Kueue names the taint")
         # Of a LeaderWorkerSet there are pods, behind Kueue's gate.
@@ -126,7 +140,7 @@ def test_kueue_never_admits_what_the_rule_reports(
     remove(cluster, warned, example)
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in NOT_KNOWN])
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in NOT_FIXED])
 def test_a_policy_that_fixes_workloads_lets_kueue_admit_them(
     cluster: ControlPlane, fixed: str, name: str
 ) -> None:
@@ -144,6 +158,29 @@ def test_a_policy_that_fixes_workloads_lets_kueue_admit_them(
     assert stored.count('"key": "nvidia.com/gpu"') == TEMPLATES[name]
     assert repeated_writes(cluster, fixed, 25) == {}
     remove(cluster, fixed, example)
+
+
+def test_why_and_the_audit_know_the_runtime_of_a_train_job(
+    cluster: ControlPlane, warned: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """They say of a TrainJob with the runtime in the cluster what Kueue says of it later."""
+    manifest = EXAMPLES["train_job"]().queued("tainted").manifest
+    file = tmp_path / "train-job.json"
+    file.write_text(json.dumps(manifest), encoding="utf-8")
+    where = ["--kubeconfig", str(cluster.kubeconfig), "-n", warned]
+    assert why(["--manifest", str(file), *where]) == 1
+    assert "Kueue never admits" in capsys.readouterr().out
+    example = EXAMPLES["train_job"]().queued("tainted")
+    apply(cluster, warned, example.manifest)
+    eventually(lambda: _says_untolerated(cluster, warned), what="Kueue names the taint")
+    assert why([f"trainjob/{manifest['metadata']['name']}", *where]) == 1
+    assert "untolerated taint" in capsys.readouterr().out
+    audit([*where, "-o", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert "untolerated-flavor" in {
+        finding["rule"] for finding in findings if finding["kind"] == "TrainJob"
+    }
+    remove(cluster, warned, example)
 
 
 def test_doctor_names_the_flavor_and_who_waits_for_it(
@@ -281,8 +318,10 @@ def test_the_rule_about_labels_of_flavors_and_kueue_say_the_same(
     rows = json.loads(capsys.readouterr().out)["rows"]
     [row] = [row for row in rows if row["subject"] == f"localqueue/labelled in {warned}"]
     assert (row["state"], len(row["names"])) == ("wrong", len(reported))
-    for name in SELECTIONS:
-        cluster.request("DELETE", f"/apis/batch/v1/namespaces/{warned}/jobs/selects-{name}")
+    # Without it the API server leaves the pods of Jobs, and other tests count them.
+    cascade = ("--cascade=foreground", "--timeout=60s")
+    jobs = (f"selects-{name}" for name in SELECTIONS)
+    cluster.kubectl("delete", "jobs", *jobs, "-n", warned, *cascade)
 
 
 LEVELS = [{"nodeLabel": "kubernetes.io/hostname"}]
@@ -341,6 +380,40 @@ def test_kueue_compares_templates_with_the_nodes_of_a_topology(
     [row] = [row for row in rows if row["subject"] == "topology/nodes"]
     assert row["state"] == "wrong"
     remove(topology, warned, example)
+
+
+def test_the_webhook_warns_about_the_taint_of_all_nodes_of_a_topology(
+    topology: ControlPlane,
+    processes: Processes,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The user reads it when the workload is created, although the flavor states no taint."""
+    folder, known = (tmp_path_factory.mktemp(name) for name in ("topology", "inventory"))
+    argument = f"--inventory={known}"
+    with namespace_with_policy(
+        topology, processes, folder, "gpuward-topology", "", argument
+    ) as namespace:
+        apply(topology, namespace, TOPOLOGY_LOCAL_QUEUE)
+        source = ApiServerSource(Connection.like_kubectl(str(topology.kubeconfig), None))
+        scope = Scope(nodes=True, queues=True)
+        errors: list[SourceError] = []
+        found = list_inventory(source, default_policy(), scope, on_error=errors.append)
+        assert errors == []
+        checked = CheckedInventory(datetime.datetime.now(datetime.UTC), found)
+        for part, text in enumerate(format_inventory(checked, MAX_PARTS)):
+            (known / inventory_file_name(part)).write_text(text, encoding="utf-8")
+        example = EXAMPLES["job"]().queued("by-topology")
+
+        def is_warned() -> bool:
+            said = apply(topology, namespace, example.manifest, "--dry-run=server").stderr
+            assert "[untolerated-flavor]" in said, said
+            return True
+
+        eventually(is_warned, what="the webhook has read the inventory")
+        apply(topology, namespace, example.manifest)
+        says = lambda: "present:NoSchedule" in _workloads(topology, namespace)  # noqa: E731
+        eventually(says, what="Kueue names the taint of the nodes")
+        remove(topology, namespace, example)
 
 
 # Of the others a template asks for no GPU, and gets no toleration of GPU nodes.

@@ -13,6 +13,7 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.controllers.controller import Controller, built
 from tests.testkit.controllers.examples import Example, inference_service, served_model
+from tests.testkit.controllers.module_samples import compare_answers
 from tests.testkit.controllers.recipes import KSERVE
 from tests.testkit.controllers.steps import (
     MADE_BY_KUBERNETES,
@@ -91,3 +92,9 @@ def test_a_refusal_reaches_the_user(
     eventually(is_told, what="an event has the refusal")
     assert not list_pods(cluster, guarded)
     remove(cluster, guarded, example, MADE)
+
+
+def test_the_cluster_answers_to_samples_as_without_gpuward(
+    cluster: ControlPlane, guarded: str
+) -> None:
+    compare_answers(cluster, guarded, "kserve")

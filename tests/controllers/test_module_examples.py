@@ -9,20 +9,24 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.build import module_folder
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
-from tests.testkit.control_plane.sources import WORKLOAD_CONTROLLERS
+from tests.testkit.control_plane.sources import KUEUE, WORKLOAD_CONTROLLERS
 from tests.testkit.controllers.controller import Controller
 from tests.testkit.controllers.steps import events, gpu_pods
-from tests.testkit.end_to_end.steps import list_pods
+from tests.testkit.end_to_end.steps import apply, list_pods
 from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.controllers.fixtures"]
+NODE, OTHER_NODE = "gpu-module-examples", "cpu-module-examples"
+TRAINER = "github.com/kubeflow/trainer/v2"
 KUBERAY, LWS = "github.com/ray-project/kuberay/ray-operator", "sigs.k8s.io/lws"
 FILES = (
     *(
@@ -46,12 +50,14 @@ FILES = (
 def cluster(
     plane: ControlPlane, server: Server, running: dict[str, Controller]
 ) -> Iterator[ControlPlane]:
-    """A cluster with the controllers, gpuward, and a GPU node."""
+    """A cluster with the controllers, gpuward, a GPU node, and one for pods without GPUs."""
     assert running
     assert server.url
-    plane.gpu_node("gpu-module-examples", gpus=16)
+    plane.gpu_node(NODE, gpus=16)
+    plane.gpu_node(OTHER_NODE, gpus=0, taint=False)
     yield plane
-    plane.request("DELETE", "/api/v1/nodes/gpu-module-examples")
+    for node in (NODE, OTHER_NODE):
+        plane.request("DELETE", f"/api/v1/nodes/{node}")
 
 
 def _pods(plane: ControlPlane, namespace: str) -> Counter[tuple[str, bool]]:
@@ -88,3 +94,55 @@ def test_an_example_gets_its_pods(cluster: ControlPlane, module: str, path: str)
     assert not [text for text in events(cluster, guarded) if "gpuward" in text]
     for namespace in (guarded, unguarded):
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.mark.parametrize("name", ["llama3_2_1B", "llama3_2_3B", "qwen2_5_1.5B"])
+def test_a_train_job_with_a_runtime_of_torchtune_gets_its_pods(
+    cluster: ControlPlane, name: str
+) -> None:
+    """The initializers complete at once, and the pods with GPUs follow them."""
+    folder = module_folder(KUEUE, TRAINER) / "manifests/base/runtimes/torchtune"
+    [file] = folder.rglob(f"{name}.yaml")
+    cluster.kubectl("apply", "-f", str(file))
+    runtime = yaml.safe_load(file.read_text(encoding="utf-8"))["metadata"]["name"]
+    guarded, unguarded = cluster.namespace({MODE_LABEL: "deny"}), cluster.namespace()
+    for namespace in (guarded, unguarded):
+        apply(cluster, namespace, _volume(namespace))
+        _create_train_job(cluster, namespace, runtime)
+
+    def same_pods() -> bool:
+        without, beside = _pods(cluster, unguarded), _pods(cluster, guarded)
+        assert any(has_gpus for _, has_gpus in without), without
+        assert beside == without
+        return True
+
+    eventually(same_pods, what=f"{runtime} gets its pods")
+    assert not [text for text in events(cluster, guarded) if "gpuward" in text]
+    for namespace in (guarded, unguarded):
+        cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+        cluster.kubectl("delete", "persistentvolume", f"tune-{namespace}", "--wait=false")
+
+
+def _create_train_job(plane: ControlPlane, namespace: str, runtime: str) -> None:
+    made = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "tune"},
+        "spec": {"runtimeRef": {"name": runtime}},
+    }
+    # Its webhook refuses a TrainJob whose runtime its cache does not have yet.
+    eventually(lambda: apply(plane, namespace, made), what="the runtime is known")
+
+
+def _volume(namespace: str) -> dict[str, Any]:
+    """What the claim of the JobSet is bound to: no program makes volumes here."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"tune-{namespace}"},
+        "spec": {
+            "capacity": {"storage": "100Gi"},
+            "accessModes": ["ReadWriteOnce", "ReadWriteMany"],
+            "hostPath": {"path": "/data"},
+        },
+    }

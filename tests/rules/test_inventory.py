@@ -36,6 +36,17 @@ from tests.testkit.cases import TODAY, cases, inventory_of
 GPU = "nvidia.com/gpu"
 GPUS = {GPU: 0}
 DEVICES = {"devices": {"requests": [{"exactly": {"deviceClassName": "gpu.nvidia.com"}}]}}
+RUNTIME = {
+    "spec": {
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {"name": "n", "template": {"spec": {"template": {"spec": {"hostPID": True}}}}}
+                ]
+            }
+        }
+    }
+}
 # Of every kind an object whose name is in the cases, with what would be worst.
 OTHERS: tuple[dict[str, Any], ...] = tuple(
     {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "ml"}} | content
@@ -49,6 +60,8 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("kueue.x-k8s.io/v1beta2", "LocalQueue", {"spec": {"clusterQueue": "nvidia"}}),
         ("kueue.x-k8s.io/v1beta2", "ResourceFlavor", {"spec": {"nodeTaints": [{"key": "gpu"}]}}),
         ("kueue.x-k8s.io/v1beta2", "Topology", {"spec": {"levels": [{"nodeLabel": "rack"}]}}),
+        ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", RUNTIME),
+        ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", RUNTIME),
         ("scheduling.volcano.sh/v1beta1", "Queue", {"spec": {"capability": GPUS}}),
         ("nvidia.com/v1alpha1", "NVIDIADriver", {}),
         ("v1", "Namespace", {}),

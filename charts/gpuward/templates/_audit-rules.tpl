@@ -22,6 +22,9 @@ about pods: (dict "root" $ "verbs" (list "list")). The verbs are those for what 
 - apiGroups: [scheduling.volcano.sh]
   resources: [queues]
   verbs: [list]
+- apiGroups: [trainer.kubeflow.org]
+  resources: [clustertrainingruntimes]
+  verbs: [list]
 - apiGroups: [scheduling.alibabacloud.com]
   resources: [resourcepolicies]
   verbs: {{ toJson .verbs }}

@@ -12,6 +12,10 @@ nothing is reported. The linter knows the queues, flavors, topologies and nodes 
 the same run, and `gpuward audit` those of the cluster. The webhook knows them with
 `clusterInventory.queues`, and the nodes with `clusterInventory.nodes`.
 
+The template of a TrainJob is in its TrainingRuntime or ClusterTrainingRuntime. With that in the
+manifests or in the cluster, the linter and the audit merge both as Kubeflow Trainer does. The
+webhook does not know it, and says nothing about TrainJobs.
+
 Not reported: taints with the effect `PreferNoSchedule`, which Kueue ignores; pods in a cluster that
 Kueue does not hold back; taints of nodes in a queue with admission checks, which may make other
 nodes; and taints of the profile where Kueue queues the pods themselves, as those of a Deployment:

@@ -13,8 +13,9 @@ another number of whole GPUs:
 - `trainer.devices` of PyTorch Lightning, as LightningCLI, NeMo and other programs with Hydra take
   it, and `--num_gpus` of DeepSpeed;
 - `--nproc-per-node` of torchrun, or `PET_NPROC_PER_NODE`, and `--num_processes` of Accelerate;
-  `nprocPerNode` of a PyTorchJob and `numProcPerNode` of a TrainJob, from which they are set. Their
-  processes may use several GPUs each, so only more processes than GPUs are reported;
+  `nprocPerNode` of a PyTorchJob and `numProcPerNode` of a TrainJob, from which they are set: of a
+  TrainJob also beside the GPUs of its runtime, where that is known. Their processes may use several
+  GPUs each, so only more processes than GPUs are reported;
 - `--gpus` and `--num-gpus` of a Python program, of which only more than the GPUs are reported;
 - `rayStartParams.num-gpus` of KubeRay, also where the pod asks for no GPU at all, and
   `parallelism.tensor` of KServe's LLMInferenceService whose pods do not work together.
@@ -85,7 +86,7 @@ _MAX_DIGITS = 6  # of a number of GPUs
 _ANY_NUMBER = 10**_MAX_DIGITS
 _PYTORCH_JOB, _TRAIN_JOB = ("kubeflow.org", "PyTorchJob"), ("trainer.kubeflow.org", "TrainJob")
 # What the operator gives its settings to.
-_PYTORCH_CONTAINER = "pytorch"
+_PYTORCH_CONTAINER, _TRAINER_CONTAINER = "pytorch", "node"
 # KServe gives its arguments to the container of this name.
 _KSERVE_CONTAINER = "main"
 
@@ -115,6 +116,11 @@ def stated_size(pod: Pod) -> StatedSize | None:
     if kind == _PYTORCH_JOB and "pytorchReplicaSpecs" in pod.path:
         job = pod.path[: pod.path.index("pytorchReplicaSpecs")]
         return _process_count(pod, pod.owner_spec, (*job, "nprocPerNode"))
+    if kind == _TRAIN_JOB and pod.layout.is_merged:
+        trainer = as_object(pod.owner_spec.get("trainer"))
+        path = (*pod.owner_spec_path, "trainer", "numProcPerNode")
+        is_trainer = any(each.name == _TRAINER_CONTAINER for each in pod.containers)
+        return _process_count(pod, trainer, path) if is_trainer else None
     if kind == _TRAIN_JOB:
         return _process_count(pod, pod.spec, (*pod.path, "numProcPerNode"))
     return None
@@ -126,7 +132,8 @@ def _process_count(pod: Pod, holder: Mapping[str, Any], path: Path) -> StatedSiz
     containers = [each for each in pod.containers if each.role == "app"]
     if not number or not containers:
         return None
-    named = (each for each in containers if each.name == _PYTORCH_CONTAINER)
+    main = (_PYTORCH_CONTAINER, _TRAINER_CONTAINER)
+    named = (each for each in containers if each.name in main)
     container = next(named, containers[0])
     return StatedSize("Kubeflow", f"{path[-1]}: {number}", path, container, number, _ANY_NUMBER)
 

@@ -34,13 +34,23 @@ PATHS = {
 
 @contextmanager
 def namespace_with_policy(
-    plane: ControlPlane, processes: Processes, folder: Path, name: str, policy: str
+    plane: ControlPlane,
+    processes: Processes,
+    folder: Path,
+    name: str,
+    policy: str,
+    *arguments: str,
 ) -> Iterator[str]:
-    """A namespace in mode deny, with a webhook server whose policy has the keys `policy`."""
+    """A namespace in mode deny, with a webhook server whose policy has the keys `policy`.
+
+    `arguments` are more of the server's.
+    """
     namespace = plane.namespace()
     pair = plane.authority.issue(name, hosts=["127.0.0.1"])
     certificate = folder_of(pair, folder / "certificate")
-    server = Server(processes, folder, certificate, policy, name=name, arguments=NO_DRAIN)
+    server = Server(
+        processes, folder, certificate, policy, name=name, arguments=(*NO_DRAIN, *arguments)
+    )
     config = by_url(server.url, plane.authority.bundle)
     with registered(plane, config, DENY, name=name, only=namespace):
         eventually(lambda: is_enforced(plane, namespace), what="the webhook is called")
