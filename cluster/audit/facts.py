@@ -14,6 +14,7 @@ from cluster.source.objects import (
     CONFIG_MAPS,
     DEVICE_CLASSES,
     GPU_EXCEPTIONS,
+    KAI_QUEUES,
     LIMIT_RANGES,
     LOCAL_QUEUES,
     NAMESPACES,
@@ -59,6 +60,7 @@ REFERRED = (
         CLAIMS,
         CLAIM_TEMPLATES,
         VOLCANO_QUEUES,
+        KAI_QUEUES,
     ),
 )
 # Read from files alone: no account should need the right to read them all.

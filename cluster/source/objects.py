@@ -206,6 +206,7 @@ KUEUE_WORKLOADS = Resource("workloads", "Workload", _KUEUE, _KUEUE_VERSIONS)
 VOLCANO_QUEUES = Resource(
     "queues", "Queue", "scheduling.volcano.sh", ("v1beta1",), is_namespaced=False
 )
+KAI_QUEUES = Resource("queues", "Queue", "scheduling.run.ai", ("v2",), is_namespaced=False)
 PERSISTENT_VOLUMES = Resource("persistentvolumes", "PersistentVolume", is_namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = Resource("persistentvolumeclaims", "PersistentVolumeClaim")
 _STORAGE = "storage.k8s.io"

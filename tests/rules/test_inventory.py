@@ -50,6 +50,7 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("kueue.x-k8s.io/v1beta2", "ResourceFlavor", {"spec": {"nodeTaints": [{"key": "gpu"}]}}),
         ("kueue.x-k8s.io/v1beta2", "Topology", {"spec": {"levels": [{"nodeLabel": "rack"}]}}),
         ("scheduling.volcano.sh/v1beta1", "Queue", {"spec": {"capability": GPUS}}),
+        ("scheduling.run.ai/v2", "Queue", {"spec": {"parentQueue": "other"}}),
         ("nvidia.com/v1alpha1", "NVIDIADriver", {}),
         ("v1", "Namespace", {}),
         ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": GPUS}]}}),
