@@ -40,7 +40,6 @@ from rules.base.json_values import as_object, as_objects, display
 from rules.base.quantity import Quantity, parse
 from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES, KNOWN_QUOTAS
 from rules.gpu.devices import effective_requests, path_of_first_request
-from rules.gpu.gangs import fewest_gpus, gpus_of_template
 from rules.gpu.quotas import (
     cluster_queue_of,
     is_volcano_job,
@@ -50,6 +49,7 @@ from rules.gpu.quotas import (
 from rules.inventory.inventory import Inventory, Queue, ResourceQuota
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.workloads.gangs import fewest_gpus, gpus_of_template
 
 
 def check(pod: Pod, context: Context) -> Findings:

@@ -57,9 +57,9 @@ from rules.base.traits import (
 )
 from rules.gpu.components import is_made_by_owner
 from rules.gpu.devices import effective_requests, pod_requests_gpu
-from rules.gpu.gangs import gpus_of_kai_gang
 from rules.inventory.inventory import Inventory, KaiQueue
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.workloads.gangs import gpus_of_kai_gang
 
 _SCHEDULER = "kai-scheduler"
 _RAY_GROUP = "ray.io"
