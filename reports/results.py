@@ -1,7 +1,8 @@
 """The results of a run of the linter, for all report formats."""
 
 import datetime
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from reports.findings import ACTION_BY_LEVEL, LocatedFinding, ReportedFinding, SuppressedFinding
 from sources.sources import SkippedSource
@@ -41,6 +42,18 @@ class InputNotEvaluated(NamedTuple):
     message: str
 
 
+class PodsWithoutGpu(NamedTuple):
+    """Pods on the GPU nodes of a cluster that ask for no GPU, as objects of JSON.
+
+    `file` is the context if there are several clusters. `stranded` is what would not be stranded
+    without these pods, by resource.
+    """
+
+    file: str
+    pods: Sequence[Mapping[str, Any]]
+    stranded: Mapping[str, Any]
+
+
 class FixedFinding(NamedTuple):
     """A finding whose fix has been written into its file."""
 
@@ -70,6 +83,7 @@ class Results:
         self.fixed: list[FixedFinding] = []
         self.not_fixed: list[UnfixedDocument] = []
         self.not_written: list[InputNotEvaluated] = []
+        self.pods_without_gpu: list[PodsWithoutGpu] = []
         self.file_names: list[str] = []
         self.renderings = 0
         self.container_files = 0
@@ -101,6 +115,7 @@ class Results:
         self.fixed += later.fixed
         self.not_fixed += later.not_fixed
         self.not_written += later.not_written
+        self.pods_without_gpu += later.pods_without_gpu
         self.file_names += later.file_names
         self.suppressed_findings += later.suppressed_findings
         self.renderings += later.renderings

@@ -368,6 +368,11 @@ class Account:
         """Count `pod`, which is not kept; what counts of it, or None if it has terminated."""
         return self._ledger.add(pod)
 
+    def keep_pods_without_gpu(self, names: Collection[tuple[str, str]]) -> None:
+        """Leave out the pods that ask for no GPU, but for these, by namespace and name."""
+        for pods in self._ledger.without_gpu.values():
+            pods[:] = [pod for pod in pods if (pod.namespace, pod.name) in names]
+
     def nodes(self) -> Iterator[tuple[Object, NodeLoad]]:
         """Each node, with or without GPUs, and what its pods take."""
         for node in self._nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -176,6 +177,13 @@ class Usage(NamedTuple):
                     used = totals.get(resource) or ResourceUsage(resource, None, 0)
                     totals[resource] = used._replace(pending=used.pending + amount)
         return tuple(totals[name] for name in sorted(totals))
+
+    def stranded_without_gpu(self) -> Mapping[str, Amount]:
+        """What would not be stranded on all nodes without the pods that ask for no GPU."""
+        freed = Counter[str]()
+        for node in self.nodes:
+            freed.update(node.stranded_without_gpu)
+        return freed
 
     def namespaces(self) -> frozenset[str]:
         """The namespaces of the consumers, and of pods on GPU nodes that ask for no GPU."""

@@ -27,6 +27,7 @@ from cluster.audit.facts import (
     with_gpu_exceptions,
 )
 from cluster.audit.period import ALWAYS, Period
+from cluster.audit.pods_on_gpu_nodes import PodsOnGpuNodes
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.objects import (
     VALIDATING,
@@ -120,6 +121,7 @@ class _Audit:
         pods = PodRemarks(profile, facts, owner_of)
         devices = DeviceRemarks(profile)
         admin_access = AdminAccessRemarks(profile, facts, self._namespace)
+        on_gpu_nodes = PodsOnGpuNodes(self._namespace)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
             names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE
@@ -130,9 +132,15 @@ class _Audit:
                     pods.add(evaluated)
                     devices.add(raw)
                     admin_access.add(evaluated)
+                    on_gpu_nodes.add(evaluated)
                 is_missing = is_missing and namespace_in(raw) != self._namespace
                 progress.show()
         self._evaluator.finish()
+        try:
+            on_gpu_nodes.read(self._snapshot)
+        except SourceError as error:
+            self._warnings[str(error)] = None
+        results.pods_without_gpu += on_gpu_nodes.results()
         if is_missing and not results.pods:  # files may have the pods of a namespace without it
             self._failed.append(SourceError(f"there is no namespace {self._namespace}"))
         failed = dict.fromkeys(map(str, self._failed))  # both lists begin with the API groups
@@ -142,6 +150,7 @@ class _Audit:
         about_all = (*warnings, *assumed, *self._not_refused(facts, results))
         found = (
             *pods.remarks(),
+            *on_gpu_nodes.remarks(),
             *devices.remarks(),
             *admin_access.remarks(),
             *self._expired_exceptions(),
@@ -282,4 +291,5 @@ def _named(results: Results, context: str) -> Results:
     results.findings = [each._replace(file=context) for each in results.findings]
     results.remarks = [each._replace(file=context) for each in results.remarks]
     results.not_evaluated = [each._replace(file=context) for each in results.not_evaluated]
+    results.pods_without_gpu = [each._replace(file=context) for each in results.pods_without_gpu]
     return results

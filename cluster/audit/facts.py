@@ -15,6 +15,7 @@ from cluster.source.objects import (
     CONFIG_MAPS,
     DEVICE_CLASSES,
     GPU_EXCEPTIONS,
+    KAI_QUEUES,
     LIMIT_RANGES,
     LOCAL_QUEUES,
     NAMESPACES,
@@ -63,6 +64,7 @@ REFERRED = (
         VOLCANO_QUEUES,
         TRAINING_RUNTIMES,
         CLUSTER_TRAINING_RUNTIMES,
+        KAI_QUEUES,
     ),
 )
 # Read from files alone: no account should need the right to read them all.

@@ -49,6 +49,7 @@ from terminal import CommandParser, write_error
 ALWAYS = (RUNTIME_CLASSES, DEVICE_CLASSES, CLAIM_TEMPLATES, CLAIMS)
 QUEUES: ResourceNames = {
     "kueue.x-k8s.io": ("clusterqueues", "localqueues", "resourceflavors", "topologies"),
+    "scheduling.run.ai": ("queues",),
     "scheduling.volcano.sh": ("queues",),
 }
 
@@ -58,8 +59,8 @@ class Scope(NamedTuple):
 
     - `nodes`: compare pods with the nodes, which are all that there will be.
     - `node_names`: know GPU nodes by their names.
-    - `queues`: know the queues of Kueue and Volcano, and the flavors and topologies of Kueue; with
-      `nodes` also the taints of a flavor's nodes.
+    - `queues`: know the queues of Kueue, Volcano and KAI, and the flavors and topologies of Kueue;
+      with `nodes` also the taints of a flavor's nodes.
     - `namespaces`: know those labels of namespaces that rules read.
     """
 
@@ -338,8 +339,8 @@ def make_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--read-queues",
         action="store_true",
-        help="list also the queues of Kueue and Volcano, and the ResourceFlavors and Topologies of "
-        "Kueue",
+        help="list also the queues of Kueue, Volcano and KAI, and the ResourceFlavors and "
+        "Topologies of Kueue",
     )
     run.add_argument(
         "--read-namespaces",

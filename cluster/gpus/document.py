@@ -22,7 +22,7 @@ def to_document(usage: Usage) -> dict[str, Any]:
         "nodes": [_node(node) for node in usage.nodes],
         "consumers": [_consumer(consumer) for consumer in usage.consumers],
         "totals": [_resource(used, pending=True) for used in usage.totals()],
-        "podsWithoutGpu": [_pod_without_gpu(pod) for pod in usage.without_gpu],
+        "podsWithoutGpu": [pod_without_gpu_document(pod) for pod in usage.without_gpu],
     }
 
 
@@ -96,7 +96,13 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
     }
 
 
-def _pod_without_gpu(pod: PodWithoutGpu) -> dict[str, Any]:
+def stranded_by_pods_without_gpu(usage: Usage) -> dict[str, Any]:
+    """What would not be stranded without the pods that ask for no GPU, by resource."""
+    return {name: _number(amount) for name, amount in sorted(usage.stranded_without_gpu().items())}
+
+
+def pod_without_gpu_document(pod: PodWithoutGpu) -> dict[str, Any]:
+    """The pod on a GPU node that asks for no GPU, as an object of JSON."""
     return {
         "namespace": pod.namespace,
         "name": pod.name,

@@ -197,10 +197,7 @@ def words_about_pods_without_gpu(usage: Usage, *, are_all: bool = True) -> str:
         f"and {'takes' if is_one else 'take'} {cpu_text(taken.cpu)} CPU and "
         f"{memory_text(taken.memory)} memory."
     )
-    freed = Counter[str]()
-    for node in usage.nodes if are_all else ():
-        freed.update(node.stranded_without_gpu)
-    if freed:
+    if are_all and (freed := usage.stranded_without_gpu()):
         amounts = ", ".join(f"{text(amount)} {name}" for name, amount in sorted(freed.items()))
         said += f" Without those not of the platform, {amounts} would not be stranded."
     return said

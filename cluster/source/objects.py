@@ -215,6 +215,7 @@ CLUSTER_TRAINING_RUNTIMES = Resource(
     ("v1alpha1",),
     is_namespaced=False,
 )
+KAI_QUEUES = Resource("queues", "Queue", "scheduling.run.ai", ("v2",), is_namespaced=False)
 PERSISTENT_VOLUMES = Resource("persistentvolumes", "PersistentVolume", is_namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = Resource("persistentvolumeclaims", "PersistentVolumeClaim")
 _STORAGE = "storage.k8s.io"

@@ -43,6 +43,8 @@ def write(out: TextIO, results: Results, _style: ReportStyle) -> None:
             "seconds": round(results.seconds, 3),
         },
     }
+    if results.pods_without_gpu:
+        report["pods_without_gpu"] = [each._asdict() for each in results.pods_without_gpu]
     json.dump(report, out, indent=2)
     out.write("\n")
 

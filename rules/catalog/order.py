@@ -165,6 +165,7 @@ REPORTS = _import_rules(
     "quota.queue_fraction",
     "quota.queue_without_resource",
     "quota.flavor_mismatch",
+    "quota.unusable_kai_queue",
     "quota.limit_range_gpu",
     "quota.limit_range_exceeded",
     "quota.made_up_owner",

@@ -25,6 +25,7 @@ from rules.inventory.inventory import (
     DeviceClass,
     GpuPatch,
     Inventory,
+    KaiQueue,
     LimitRange,
     LocalQueue,
     MigConfiguration,
@@ -93,6 +94,8 @@ _NVIDIA_CLASS, _MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
 _KUEUE_GROUP = "kueue.x-k8s.io"
 _TRAINER_GROUP = "trainer.kubeflow.org"
 _VOLCANO_GROUP = "scheduling.volcano.sh"
+_KAI_GROUP = "scheduling.run.ai"
+_UNLIMITED = Quantity("-1", -(10**9))
 
 
 class _RecordReader(NamedTuple):
@@ -301,6 +304,15 @@ def _volcano_queue(raw: Mapping[str, Any], _variables: VariableNames) -> Queue:
     return Queue(as_object(as_object(raw.get("spec")).get("capability")))
 
 
+def _kai_queue(raw: Mapping[str, Any], _variables: VariableNames) -> KaiQueue:
+    """A limit that is not written is 0, and one below 0 other than -1 allows nothing either."""
+    spec = as_object(raw.get("spec"))
+    of_gpus = as_object(as_object(spec.get("resources")).get("gpu"))
+    limit = parse(of_gpus.get("limit"))
+    most = max(0, limit.nano) if isinstance(limit, Quantity) and limit != _UNLIMITED else None
+    return KaiQueue(as_text(spec.get("parentQueue")), most)
+
+
 def _resource_flavor(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceFlavor:
     spec = as_object(raw.get("spec"))
     return ResourceFlavor(
@@ -356,6 +368,7 @@ _READER_BY_KIND: Mapping[tuple[str, str], _RecordReader] = {
     (_TRAINER_GROUP, "ClusterTrainingRuntime"): _RecordReader(
         ClusterTrainingRuntime, _cluster_training_runtime, is_namespaced=False
     ),
+    (_KAI_GROUP, "Queue"): _RecordReader(KaiQueue, _kai_queue, is_namespaced=False),
     (_VOLCANO_GROUP, "Queue"): _RecordReader(Queue, _volcano_queue, is_namespaced=False),
 }
 

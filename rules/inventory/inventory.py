@@ -160,6 +160,16 @@ class GpuPatch(NamedTuple):
     resource: str
 
 
+class KaiQueue(NamedTuple):
+    """KAI's Queue: the one above it, which may be empty, and the most GPUs that it may have.
+
+    `gpu_limit` is in units of 1e-9; None if there is no limit, or if it is not known.
+    """
+
+    parent: str
+    gpu_limit: int | None
+
+
 class LimitRange(NamedTuple):
     """The limits of the type Container: their `max`, and what containers get by default.
 
@@ -366,7 +376,7 @@ _OBJECT_TYPES: tuple[type, ...] = (
     *(Topology, TrainingRuntime, ClusterTrainingRuntime),
 )
 RECORD_TYPES = (
-    *(*_OBJECT_TYPES, FlavorNodes, GpuNodes, GpuPatch, MigConfiguration),
+    *(*_OBJECT_TYPES, FlavorNodes, GpuNodes, GpuPatch, KaiQueue, MigConfiguration),
     *(NodeGroup, NodeSurvey, SharePool),
 )
 KINDS = (*(kind.__name__ for kind in _OBJECT_TYPES), "Node")

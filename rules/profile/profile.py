@@ -140,7 +140,8 @@ class Fraction(NamedTuple):
     """Pod annotations that ask for part of a GPU; `target` names the container, else the first.
 
     The value of `portion` is a part of a card, that of `memory` an amount of memory, and that of
-    `cards` the number of cards. The scheduler refuses the resources in `excludes` beside them.
+    `cards` the number of cards; `mps: "true"` asks for MPS on the cards of the part. The scheduler
+    refuses the resources in `excludes` beside them.
     `resource` is the resource of the nodes that have such parts: their taints and labels hold for
     the pod as if it requested this resource.
     """
@@ -150,6 +151,7 @@ class Fraction(NamedTuple):
     portion: str = ""
     memory: str = ""
     cards: str = ""
+    mps: str = ""
     excludes: tuple[str, ...] = ()
     resource: str = ""
     vendor: str = "nvidia"
@@ -255,7 +257,11 @@ class Profile:
         # A pod with one of these annotations asks for a GPU, or for the scheduler of GPUs.
         self.request_annotations = frozenset(
             union_in_order(
-                (*(f.annotations for f in fractions), *(s.annotations for s in schedulers))
+                (
+                    *(f.annotations for f in fractions),
+                    *((f.mps,) for f in fractions if f.mps),
+                    *(s.annotations for s in schedulers),
+                )
             )
         )
         self.scheduler_names = frozenset(

@@ -35,6 +35,7 @@ from rules.inventory.inventory import (
     ConfigMap,
     GpuNodes,
     Inventory,
+    KaiQueue,
     LimitRange,
     LocalQueue,
     MigConfiguration,
@@ -149,6 +150,7 @@ def store_traits(pod: Pod, traits: PodTraits) -> None:
 _TRAITS_OF_RECORDS: Mapping[type, int] = {
     ConfigMap: KNOWN_CONFIG_MAPS,
     GpuNodes: KNOWN_GPU_NODES,
+    KaiQueue: KNOWN_QUEUES,
     LimitRange: KNOWN_LIMIT_RANGES,
     LocalQueue: KNOWN_QUEUES,
     MigConfiguration: KNOWN_CONFIG_MAPS,

@@ -604,6 +604,60 @@ def test_the_queues_of_a_cluster_are_known_if_it_has_kueue(
     assert (report["not_evaluated"], report["remarks"]) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("queue", "node", "said"),
+    [
+        ("vision", "", 'the limit of the queue "vision" of the pod is 1 GPU'),
+        ("research", "", 'is the parent of the queue "vision"'),
+        ("billing", "", 'the queue "billing" of the pod does not exist'),
+        ("billing", "gpu-1", ""),
+    ],
+)
+def test_the_queues_of_kai_are_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], queue: str, node: str, said: str
+) -> None:
+    spec = {
+        "schedulerName": "kai-scheduler",
+        "containers": [
+            {
+                "name": "c",
+                "image": "example.com/c:1",
+                "resources": {"limits": {"nvidia.com/gpu": 2}},
+            }
+        ],
+    }
+    metadata = {
+        "name": "train",
+        "namespace": "ml",
+        "uid": "1",
+        "labels": {"kai.scheduler/queue": queue},
+    }
+    queues = (
+        {"metadata": {"name": "research"}, "spec": {"resources": {"gpu": {"limit": -1}}}},
+        {
+            "metadata": {"name": "vision"},
+            "spec": {"parentQueue": "research", "resources": {"gpu": {"limit": 1}}},
+        },
+    )
+    listed = {
+        "/api/v1/pods": Listed(1, lambda _: {"metadata": metadata, **_on(spec, node)}),
+        "/apis/scheduling.run.ai/v2/queues": Listed(
+            len(queues), lambda number: queues[number], "Queue", is_namespaced=False
+        ),
+    }
+    with paged_server(listed) as served:
+        main(["--kubeconfig", served.kubeconfig(tmp_path), "--isolated", "--output=json"])
+    report = json.loads(capsys.readouterr().out)
+    found = [f["message"] for f in report["findings"] if f["rule"] == "unusable-kai-queue"]
+    assert [said in message for message in found] == ([True] if said else [])
+    assert report["not_evaluated"] == []
+
+
+def _on(spec: dict[str, Any], node: str) -> dict[str, Any]:
+    placed = {"spec": {**spec, "nodeName": node}, "status": {"phase": "Running"}}
+    return placed if node else {"spec": spec, "status": {"phase": "Pending"}}
+
+
 @pytest.mark.parametrize(("taint", "rules"), [("vision", ["untolerated-flavor"]), ("", [])])
 def test_the_flavors_and_volcano_queues_of_a_cluster_are_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], taint: str, rules: list[str]

@@ -35,10 +35,12 @@ from rules.inventory.inventory import (
     DeviceClass,
     GpuNodes,
     Inventory,
+    KaiQueue,
     LocalQueue,
     Namespace,
     NodeGroup,
     NodeSurvey,
+    Queue,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceFlavor,
@@ -232,6 +234,28 @@ def test_queues_and_flavors_are_known_if_asked_for() -> None:
         assert inventory.find(LocalQueue, "gpus", "team") == expected
         flavor = inventory.find(ResourceFlavor, "a100")
         assert (flavor is not None) == scope.queues
+
+
+def test_the_queues_of_kai_and_volcano_are_two_kinds() -> None:
+    cluster = FakeCluster(Scope(queues=True))
+    cluster.objects["queues"] = [
+        {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": "team"},
+            "spec": {"parentQueue": "research", "resources": {"gpu": {"limit": 0.5}}},
+        },
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "Queue",
+            "metadata": {"name": "team"},
+            "spec": {"capability": {"nvidia.com/gpu": 8}},
+        },
+    ]
+    cluster.controller.reconcile()
+    inventory = cluster.written().inventory
+    assert inventory.find(KaiQueue, "team") == KaiQueue("research", 500_000_000)
+    assert inventory.find(Queue, "team") == Queue({"nvidia.com/gpu": 8})
 
 
 def test_queues_that_may_not_be_listed_are_left_out_and_half_a_list_is_not_used() -> None:

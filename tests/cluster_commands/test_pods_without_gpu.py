@@ -262,11 +262,9 @@ def test_gpus_and_audit_name_the_same_pods(
 ) -> None:
     """The audit leaves out what the profile excuses."""
     file = written(tmp_path, *cluster_of_every_kind())
-    policy = tmp_path / "policy.yaml"
-    rule = {"rules": {RULE: {"action": "deny"}}}
-    policy.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", **rule}))
-    pods = document(capsys, file, "--policy", str(policy))["podsWithoutGpu"]
-    audit(["-f", file, "--policy", str(policy), "-o", "json"])
+    policy = with_the_rule(tmp_path)
+    pods = document(capsys, file, "--policy", policy)["podsWithoutGpu"]
+    audit(["-f", file, "--policy", policy, "-o", "json"])
     findings = json.loads(capsys.readouterr().out)["findings"]
     found = {each["name"] for each in findings if each["rule"] == RULE and each["kind"] == "Pod"}
     assert {one["name"] for one in pods if not one["platform"]} == found
@@ -274,6 +272,54 @@ def test_gpus_and_audit_name_the_same_pods(
         *("plain", "starts", "on-label", "zero", "rdma", "agent"),
     }
     assert [one["name"] for one in pods if one["platform"]] == ["nvidia-dcgm-exporter-x"]
+
+
+def with_the_rule(folder: Path, **more: Any) -> str:
+    file = folder / "policy.yaml"
+    policy = {"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": {RULE: {"action": "deny"}}}
+    file.write_text(json.dumps(policy | more))
+    return str(file)
+
+
+def test_an_audit_says_why_the_pods_are_there_and_what_they_take(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that the rule finds alone: an exception of the policy excuses a pod, and its CPU."""
+    there = node("gpu", {GPU: "8"}, labels=PRESENT, cpu="8")
+    web = [
+        running(f"web-{n}", limits={"cpu": "2", "memory": "1Gi"}, owner=("ReplicaSet", "web"))
+        for n in "ab"
+    ]
+    log = running("log", limits={"cpu": "3500m"}, namespace="logging")
+    file = written(tmp_path, there, *web, log, running("train", limits={GPU: 1, "cpu": "500m"}))
+    excused = {"rules": [RULE], "match": {"namespace": "logging"}, "reason": "ships logs"}
+    arguments = ["-f", file, "--policy", with_the_rule(tmp_path, exceptions=[excused])]
+    audit([*arguments])
+    text = capsys.readouterr().out
+    assert (
+        "2 pods on 1 GPU node ask for no GPU, and take 4 CPU and 2.0Gi memory. Without those "
+        "not of the platform, 4 nvidia.com/gpu would not be stranded." in text
+    )
+    assert (
+        "namespace team-a: replicaset/web: 2 pods on node gpu without a GPU (no lasting taint "
+        "keeps pods off the node): 4 CPU, 2.0Gi memory" in text
+    )
+    assert "logging" not in text
+    audit([*arguments, "-o", "json"])
+    (found,) = json.loads(capsys.readouterr().out)["pods_without_gpu"]
+    listed_by_gpus = [p for p in document(capsys, file)["podsWithoutGpu"] if p["name"] != "log"]
+    assert found == {"file": "", "pods": listed_by_gpus, "stranded": {GPU: 4}}
+    audit([*arguments, "-o", "json", "-n", "team-a"])  # other pods use the node too
+    (found,) = json.loads(capsys.readouterr().out)["pods_without_gpu"]
+    assert found == {"file": "", "pods": listed_by_gpus, "stranded": {}}
+
+
+def test_an_audit_without_the_rule_lists_no_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path, node("gpu", {GPU: "4"}, labels=PRESENT), running("web"))
+    audit(["-f", file, "--isolated", "-o", "json"])
+    assert "pods_without_gpu" not in json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("key", ["gpu-fraction", "gpu-memory"])
@@ -300,13 +346,11 @@ def test_an_audit_says_that_no_node_is_left_to_a_workload(
         "metadata": {"name": "web", "namespace": "team-a"},
         "spec": {"template": template},
     }
-    policy = tmp_path / "policy.yaml"
-    rule = {"rules": {RULE: {"action": "deny"}}}
-    policy.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", **rule}))
+    policy = with_the_rule(tmp_path)
 
     def message(*nodes: Object) -> str:
         file = written(tmp_path, *nodes, web)
-        audit(["-f", file, "--policy", str(policy), "-o", "json"])
+        audit(["-f", file, "--policy", policy, "-o", "json"])
         found = json.loads(capsys.readouterr().out)["findings"]
         (text,) = (each["message"] for each in found if each["rule"] == RULE)
         return str(text)

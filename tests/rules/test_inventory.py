@@ -63,6 +63,7 @@ OTHERS: tuple[dict[str, Any], ...] = tuple(
         ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", RUNTIME),
         ("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime", RUNTIME),
         ("scheduling.volcano.sh/v1beta1", "Queue", {"spec": {"capability": GPUS}}),
+        ("scheduling.run.ai/v2", "Queue", {"spec": {"parentQueue": "other"}}),
         ("nvidia.com/v1alpha1", "NVIDIADriver", {}),
         ("v1", "Namespace", {}),
         ("v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": GPUS}]}}),

@@ -20,6 +20,7 @@ from rules.inventory.inventory import (
     ClusterQueue,
     FlavorTaint,
     Inventory,
+    KaiQueue,
     LocalQueue,
     ResourceFlavor,
 )
@@ -591,6 +592,21 @@ def test_a_workload_that_its_queue_never_admits_is_warned_about() -> None:
     fixed = Admission("workloads: fix\nrules: {untolerated-flavor: {fix: true}}\n", inventory=known)
     added = fixed.mutate(QUEUED_BY_TEMPLATE["Job"]).operations
     assert "example.com/team" in str(added)
+
+
+@pytest.mark.parametrize("queue", ["research", "team", ""])
+def test_a_pod_that_kai_never_schedules_is_warned_about(queue: str) -> None:
+    """With the queues of KAI in the inventory, which are then all that there are."""
+    known = {"team": KaiQueue("", None), "vision": KaiQueue("team", 2 * 10**9)}
+    new = pod(GPU_CONTAINER, schedulerName="kai-scheduler")
+    new["metadata"]["labels"] = {"kai.scheduler/queue": queue} if queue else {}
+    admission = Admission(inventory=Inventory({KaiQueue: {"": known}}))
+    answer = admission.validate(new)
+    assert answer.allowed
+    assert "[unusable-kai-queue]" in str(answer.warnings)
+    new["metadata"]["labels"] = {"kai.scheduler/queue": "vision"}
+    assert "[unusable-kai-queue]" not in str(admission.validate(new).warnings)
+    assert "[unusable-kai-queue]" not in str(Admission().validate(new).warnings)
 
 
 UNQUEUED = {

@@ -19,7 +19,7 @@ about pods: (dict "root" $ "verbs" (list "list")). The verbs are those for what 
 - apiGroups: [resource.k8s.io]
   resources: [deviceclasses, devicetaintrules]
   verbs: [list]
-- apiGroups: [scheduling.volcano.sh]
+- apiGroups: [scheduling.run.ai, scheduling.volcano.sh]
   resources: [queues]
   verbs: [list]
 - apiGroups: [trainer.kubeflow.org]

@@ -33,7 +33,7 @@ References
 - kubernetes-sigs/kueue, `pkg/scheduler/flavorassigner/flavorassigner.go` (`fitsResourceQuota`)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, display
@@ -49,6 +49,7 @@ from rules.gpu.quotas import (
 from rules.inventory.inventory import Inventory, Queue, ResourceQuota
 from rules.objects.container import POD_SPEC
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.workloads.gangs import fewest_gpus, gpus_of_template
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -118,37 +119,19 @@ def _gpus_of_job(job: Mapping[str, Any], resource: str) -> int:
     """The fewest devices with which a Job of Volcano starts: those of its pods with the fewest."""
     tasks = [task for _, task in as_objects(job.get("tasks"))]
     replicas = [_count(task, "replicas") for task in tasks]
-    each = [_gpus_of_task(task, resource) for task in tasks]
+    each = [gpus_of_template(as_object(task.get("template")), resource) for task in tasks]
     if not _count(job, "minAvailable"):
         least = [
             _count(task, "minAvailable") or count
             for task, count in zip(tasks, replicas, strict=True)
         ]
         return sum(count * gpus for count, gpus in zip(least, each, strict=True))
-    left, total = _count(job, "minAvailable"), 0
-    for gpus, count in sorted(zip(each, replicas, strict=True)):
-        started = min(left, count)
-        left, total = left - started, total + started * gpus
-    return total
+    return fewest_gpus(zip(each, replicas, strict=True), _count(job, "minAvailable"))
 
 
 def _count(raw: Mapping[str, Any], field: str) -> int:
     value = raw.get(field)
     return value if type(value) is int and value > 0 else 0
-
-
-def _gpus_of_task(task: Mapping[str, Any], resource: str) -> int:
-    spec = as_object(as_object(task.get("template")).get("spec"))
-    return sum(_amounts(spec, resource))
-
-
-def _amounts(spec: Mapping[str, Any], resource: str) -> Iterator[int]:
-    for _, container in as_objects(spec.get("containers")):
-        resources = as_object(container.get("resources"))
-        limits, requests = (as_object(resources.get(field)) for field in ("limits", "requests"))
-        amount = parse(limits.get(resource, requests.get(resource, 0)))
-        if isinstance(amount, Quantity):
-            yield amount.value
 
 
 RULE = define_rule(

@@ -6,6 +6,7 @@ Checks the annotations by which a pod asks for a part of a GPU, if the profile h
 `gpu-fraction`, `gpu-memory` and `gpu-fraction-num-devices`. Finds a part that is not a number above
 0 and below 1, memory or a number of cards that is not a positive whole number, a part beside an
 amount of memory, a number of cards without either, and annotations beside a limit of a whole GPU.
+Finds also KAI's `mps: "true"` in a pod for its scheduler without a part, also beside whole GPUs.
 
 Why it matters
 --------------
@@ -47,9 +48,11 @@ def check(pod: Pod, _context: Context) -> Findings:
     for fraction in pod.profile.fractions:
         keys = (*fraction.annotations, fraction.cards)
         if not any(key in pod.annotations for key in keys):
-            if _is_for_scheduler_of(pod, fraction) and not pod_requests_gpu(pod):
-                yield from _keys_in_vain(pod, fraction)
-                yield from _annotations_of_workload(pod, fraction)
+            if _is_for_scheduler_of(pod, fraction):
+                yield from _mps_without_part(pod, fraction)
+                if not pod_requests_gpu(pod):
+                    yield from _keys_in_vain(pod, fraction)
+                    yield from _annotations_of_workload(pod, fraction)
             continue
         is_obeyed = pod.profile.grants_fraction(fraction, pod.annotations, pod.scheduler)
         action = Action.DENY if is_obeyed else Action.WARN
@@ -100,6 +103,17 @@ def _is_for_scheduler_of(pod: Pod, fraction: Fraction) -> bool:
         pod.scheduler == scheduler.name and {*scheduler.annotations} & {*fraction.annotations}
         for scheduler in pod.profile.schedulers
     )
+
+
+def _mps_without_part(pod: Pod, fraction: Fraction) -> Findings:
+    if fraction.mps and pod.annotations.get(fraction.mps) == "true" and pod.is_complete:
+        parts = " or ".join(fraction.annotations)
+        yield _finding(
+            pod,
+            fraction.mps,
+            f"asks for MPS without a part of a GPU: {pod.scheduler} refuses the pod",
+            f"add {parts}, or remove {fraction.mps}",
+        )
 
 
 def _keys_in_vain(pod: Pod, fraction: Fraction) -> Findings:
