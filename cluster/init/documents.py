@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cluster.init import differences
 from cluster.init.choice import Choice, ancestors, nodes_named
 from cluster.init.differences import Entry, is_component, runtime_classes
-from cluster.init.facts import InitFacts, Workload
+from cluster.init.facts import InitFacts, Node, Workload
 from cluster.source.objects import (
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -27,8 +27,10 @@ from cluster.webhooks.callers import Callers
 from cluster.webhooks.dry_runs import NotTried
 from kubeyaml.patch.layout import one_line_text
 from policies.profiles import ProfileError, built_in_profiles, merged_profile
+from policies.validation import MAX_NODE_LABELS
 from rules.placement.exclusion import is_gpu_node, label_texts, labels_of_gpu_nodes
 from rules.placement.node_labels import MODE_LABEL
+from rules.placement.selected_cards import NODE_POOL_LABELS
 from rules.profile.profile import Profile
 from terminal import printable
 
@@ -123,14 +125,20 @@ def write_policy(facts: InitFacts, choice: Choice) -> tuple[list[str], Profile]:
 def _exclusion(facts: InitFacts, profile: Profile) -> list[str]:
     """The lines of a rule that keeps pods without a GPU off GPU nodes, and who needs an exception.
 
-    None, unless the nodes with GPUs are those with the labels that the profile names.
+    None, unless the nodes with GPUs are those with the labels that the profile names, or with those
+    of node pools.
     """
-    labels = labels_of_gpu_nodes(profile, ())
     with_gpus = [node for node in facts.nodes if any(map(profile.resource, node.resources))]
-    labelled = [node for node in facts.nodes if is_gpu_node(node.labels, labels)]
-    if not with_gpus or with_gpus != labelled or len(labelled) == len(facts.nodes):
+    if not with_gpus or len(with_gpus) == len(facts.nodes):
         return []
-    why = f"{label_texts(labels)} is on {nodes_named(labelled)}, and not on others: must pods "
+    for listed in ((), *_pools(with_gpus)):
+        labels = labels_of_gpu_nodes(profile, listed)
+        if with_gpus == [node for node in facts.nodes if is_gpu_node(node.labels, labels)]:
+            break
+    else:
+        return []
+    settings = {"action": "deny", **({"options": {"nodes": list(listed)}} if listed else {})}
+    why = f"{label_texts(labels)} is on {nodes_named(with_gpus)}, and not on others: must pods "
     why += "without a GPU run there alone? docs/exclusion.md"
     agents = [
         line(f"- {one_line_text(_exception(each))}", _AGENT.format(workload=each), 2)
@@ -144,10 +152,26 @@ def _exclusion(facts: InitFacts, profile: Profile) -> list[str]:
         [
             "workloads: fix",
             "rules:",
-            line(f"{_EXCLUSION_RULE}: {{action: deny}}", why, 2),
+            line(f"{_EXCLUSION_RULE}: {one_line_text(settings)}", why, 2),
             *(["exceptions:", *agents] if agents else []),
         ]
     )
+
+
+# Clouds and autoscalers write them onto a node when it joins the cluster.
+_POOL_LABELS = (
+    *("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "karpenter.sh/nodepool"),
+    *("kubernetes.azure.com/agentpool", "ibm-cloud.kubernetes.io/worker-pool-name"),
+    *("doks.digitalocean.com/node-pool", *NODE_POOL_LABELS),
+)
+
+
+def _pools(nodes: Sequence[Node]) -> Iterator[tuple[str, ...]]:
+    """Yield the labels of the pools of all these nodes, for each key that may name a pool."""
+    for key in _POOL_LABELS:
+        values = sorted({node.labels.get(key, "") for node in nodes})
+        if all(values) and len(values) <= MAX_NODE_LABELS:
+            yield tuple(f"{key}={value}" for value in values)
 
 
 def _exception(workload: Workload) -> dict[str, Any]:

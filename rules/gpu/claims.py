@@ -134,11 +134,16 @@ def may_be_for_gpus(entry: Mapping[str, Any], pod: Pod, inventory: Inventory) ->
     return classes is None or any(is_gpu_class(c, pod.profile, inventory) for c in classes)
 
 
-def may_need_gpu_nodes(pod: Pod, inventory: Inventory) -> bool:
+ANY_CLASS = f"{DEVICE_CLASS_PREFIX}*"
+"""The pattern of resources by which pods ask for any device class."""
+
+
+def may_need_gpu_nodes(pod: Pod, inventory: Inventory, other_devices: Collection[str] = ()) -> bool:
     """Return whether the pod has a claim, or asks for a class as a resource, that may be for GPUs.
 
-    It may if the claim or the class is not known. A claim counts also if no container uses it: the
-    scheduler looks for its devices.
+    It may if the claim or the class is not known, unless a pattern of `other_devices` matches the
+    class, or every class. A claim counts also if no container uses it: the scheduler looks for its
+    devices.
     """
     namespace = pod.object.namespace or ""
     claims = [_known_classes(entry, inventory, namespace) for _, entry in declared_claims(pod)]
@@ -148,8 +153,14 @@ def may_need_gpu_nodes(pod: Pod, inventory: Inventory) -> bool:
         if is_device_class(name)
     }
     classes = asked.union(*(known for known in claims if known is not None))
-    return None in claims or any(
-        is_gpu_class(name, pod.profile, inventory) or inventory.find(DeviceClass, name) is None
+    if None in claims and ANY_CLASS not in other_devices:
+        return True
+    return any(
+        is_gpu_class(name, pod.profile, inventory)
+        or not (
+            inventory.find(DeviceClass, name)
+            or matches_any(other_devices, f"{DEVICE_CLASS_PREFIX}{name}")
+        )
         for name in classes
     )
 
@@ -158,8 +169,8 @@ def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[s
     """Return whether the pod asks for a GPU, for what may be one, or has a claim that may be.
 
     A resource that no profile knows may be a GPU by its name, unless one of the patterns
-    `other_devices` matches it; one that a profile knows is, also in a wrong place. A claim may be
-    if it is not known.
+    `other_devices` matches it; one that a profile knows is, also in a wrong place. For claims see
+    `may_need_gpu_nodes`.
     """
     return any(
         asks_for_gpu(container)
@@ -168,4 +179,4 @@ def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[s
             for name in unknown_devices(container)
         )
         for container in pod.containers
-    ) or may_need_gpu_nodes(pod, inventory)
+    ) or may_need_gpu_nodes(pod, inventory, other_devices)

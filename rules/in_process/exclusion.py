@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from rules.gpu.claims import OTHER_VENDOR
+from rules.gpu.claims import ANY_CLASS, OTHER_VENDOR
+from rules.in_process.components import IS_POD
 from rules.in_process.expression import (
     OBJECT,
+    POLICY,
+    REQUEST,
     Expression,
     Value,
     all_of,
@@ -44,29 +47,34 @@ def exclusion_words(
 ) -> Mapping[str, Value]:
     """Return the variables about a pod that is kept off nodes with `labels`.
 
-    - `mayNeedGpu`: it asks for a GPU, for what may be one, or has a claim. The resources with the
-      patterns `other_devices` are no GPUs.
+    - `mayNeedGpu`: it asks for a GPU, for what may be one, or has a claim. Resources and device
+      classes with the patterns `other_devices` are no GPUs; if that is every class, no claim is.
     - `selectedGpuLabel`: the label by which it selects GPU nodes; empty if it does not.
     - `mayBeKeptOff`: it neither needs a GPU nor selects GPU nodes.
     - `mayRunOnGpuNodes`: its node selector and required affinity allow such nodes.
     - `wideTolerations`: `wide_tolerations`.
+    - `addedTolerations`: those that an update adds to a pod; of a changed workload, all of them.
     """
     unknown = unknown_devices()
     if other_devices:
         unknown = unknown.filter(lambda n: not_(matches_any(n, other_devices)))
 
-    def asks(c: Expression) -> Expression:
-        return any_of(
-            c.devices.exists(lambda d: any_of(_is_known(d), is_class(d.name))),
-            c.isTarget,
-            unknown.size() > 0,
-        )
+    def may_be_gpu(d: Expression) -> Expression:
+        is_counted = [not_(matches_any(d.name, other_devices))] if other_devices else []
+        return any_of(_is_known(d), all_of(is_class(d.name), *is_counted))
 
-    may_need = any_of(
-        get(OBJECT.spec, "resourceClaims", []).size() > 0, OBJECT.containers.exists(asks)
-    )
+    def asks(c: Expression) -> Expression:
+        return any_of(c.devices.exists(may_be_gpu), c.isTarget, unknown.size() > 0)
+
+    has_claims = get(OBJECT.spec, "resourceClaims", []).size() > 0
+    claims = [] if ANY_CLASS in other_devices else [has_claims]
+    may_need = any_of(*claims, OBJECT.containers.exists(asks))
     is_known_need = OBJECT.containers.exists(lambda c: c.devices.exists(_is_known))
-    names_node = get(OBJECT.spec, "nodeName", "") != ""
+    is_new = REQUEST.operation == "CREATE"
+    names_node = all_of(is_new, get(OBJECT.spec, "nodeName", "") != "")
+    added = OBJECT.wideTolerations.filter(
+        lambda t: not_(POLICY.oldWideTolerations.exists(lambda old: all_of(IS_POD, old == t)))
+    )
     is_open = [_is_open(key, values) for key, values in labels.items()]
     return {
         "mayNeedGpu": choose((names_node, is_known_need), otherwise=may_need),
@@ -76,6 +84,7 @@ def exclusion_words(
         "mayBeKeptOff": all_of(not_(OBJECT.mayNeedGpu), OBJECT.selectedGpuLabel == ""),
         "mayRunOnGpuNodes": any_of(*is_open),
         "wideTolerations": _TOLERATIONS.filter(lambda t: _is_wide(t, profile)),
+        "addedTolerations": choose((is_new, []), otherwise=added),
     }
 
 

@@ -128,8 +128,8 @@ def test_the_scheduler_never_places_a_pod_that_is_kept_off_on_a_gpu_node(
         pod = {"apiVersion": "v1", "kind": "Pod", **bypass.pod}
         if bypass.cell("exclusion") != "kept off":
             continue
-        # Of a pod with nodeName the kubelet decides (tests/real_node/test_ways.py), and one whose
-        # owner does not exist is deleted.
+        # Of a pod with nodeName the kubelet decides (tests/real_node/test_exclusion.py), and one
+        # whose owner does not exist is deleted.
         if pod["spec"].get("nodeName") or pod["metadata"]["ownerReferences"]:
             continue
         pod["metadata"]["name"] = f"kept-off-{number}"
@@ -186,6 +186,16 @@ def test_the_document_says_what_the_data_say() -> None:
 def test_every_bypass_that_is_not_stopped_names_a_mitigation(bypass: Bypass) -> None:
     cells = {bypass.cell("pods", profile) for profile in profiles()}
     assert bool(bypass.mitigations) == bool(cells & {"announced", "not stopped"})
+
+
+def test_every_bypass_that_is_not_stopped_off_gpu_nodes_says_why() -> None:
+    remaining = {bypass.name for bypass in bypasses() if bypass.remains}
+    assert remaining == {
+        bypass.name
+        for bypass in bypasses()
+        if bypass.cell("exclusion") in ("announced", "not stopped")
+    }
+    assert {bypass.remains for bypass in bypasses()} == {"", *data()["remaining"]}
 
 
 def test_every_mitigation_is_described_and_used() -> None:

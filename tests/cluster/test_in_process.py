@@ -358,6 +358,53 @@ def test_updates_of_what_schedulers_count_are_judged_as_by_the_rules(
     assert seen == {"denied": 9, "warned": 2, "clean": 2}
 
 
+OF_GPU_NODES = {"key": "nvidia.com/gpu", "operator": "Exists"}
+EVERY_TAINT: dict[str, Any] = {"operator": "Exists"}
+SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+CLAIMS = [{"name": "card", "resourceClaimName": "card"}]
+# The tolerations of a pod and what else it has, those that an update adds, and what is said.
+TOLERATION_UPDATES: tuple[tuple[list[Any], dict[str, Any], list[Any], str], ...] = (
+    ([], {}, [SPOT], ""),
+    ([], {}, [OF_GPU_NODES], 'tolerates the taint "nvidia.com/gpu"'),
+    ([], {}, [EVERY_TAINT], "tolerates every taint"),
+    ([SPOT], {}, [{**EVERY_TAINT, "effect": "NoSchedule"}], "tolerates every taint"),
+    ([OF_GPU_NODES], {}, [SPOT], ""),
+    ([], {}, [{**OF_GPU_NODES, "effect": "NoExecute"}], ""),
+    ([OF_GPU_NODES], {}, [{**OF_GPU_NODES, "effect": "NoSchedule"}], "tolerates the taint"),
+    ([], {"resourceClaims": CLAIMS}, [OF_GPU_NODES], ""),
+    ([], {"nodeName": "n"}, [OF_GPU_NODES], "tolerates the taint"),
+    ([], {"nodeSelector": {"nvidia.com/gpu.present": "true"}}, [EVERY_TAINT], "tolerates every"),
+)
+
+
+def test_tolerations_that_an_update_adds_are_judged_as_by_the_rules(
+    api_server: Cluster, exports: Exports
+) -> None:
+    policy = _policy(rules={"gpu-node-without-request": {"action": "deny"}})
+    own = exports.add(policy)
+    off = exports.namespace_like(own, **{"gpuward.io/mode": "off"})
+    made = []
+    for number, (tolerations, fields, _, _) in enumerate(TOLERATION_UPDATES):
+        pod = new_pod(off, f"p-{number}", tolerations=tolerations, **fields)
+        pod["spec"]["schedulerName"] = "nobody"
+        made.append(_eventually_created(api_server, f"/api/v1/namespaces/{off}/pods", pod))
+    on = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
+    merge = "application/merge-patch+json"
+    path = f"/api/v1/namespaces/{off}"
+    assert api_server.request("PATCH", path, on, content_type=merge).status < REFUSED
+    exports.wait(off)
+    for old, (*_, added, words) in zip(made, TOLERATION_UPDATES, strict=True):
+        tolerations = [*old["spec"].get("tolerations", ()), *added]
+        new = {**old, "spec": {**old["spec"], "tolerations": tolerations}}
+        said = observed(exports.update_one(new, ADMIN))
+        engine = expected(new, policy.rule_set(), _update_context(old), old)
+        assert said is not None
+        assert agree(engine, said), (added, engine, said)
+        assert bool(words) == bool(said.denied), (added, said)
+        assert words in str(said.denied)
+    exports.remove(own)
+
+
 QUEUE, MANAGED = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/managed"
 GATES = [{"name": "kueue.x-k8s.io/admission"}, {"name": "example.com/own"}]
 KUEUES: dict[str, Any] = {"labels": {QUEUE: "a", MANAGED: "true"}, "finalizers": [MANAGED]}

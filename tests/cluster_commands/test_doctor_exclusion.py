@@ -46,6 +46,18 @@ def test_a_label_that_every_node_has() -> None:
     )
 
 
+def test_one_of_several_labels_that_no_node_has() -> None:
+    """It may be that of a pool without nodes, or misspelled."""
+    settings = "{action: deny, options: {nodes: [pool=gpus, pool=h100, accelerated]}}"
+    text = f"{POLICY_HEADER}rules: {{gpu-node-without-request: {settings}}}"
+    policy = load_policy(text, "a test")
+    nodes = [node("n1", {GPU: 8}, labels={"pool": "gpus", "accelerated": ""}), node("n2", {})]
+    (row,) = found(*nodes, policy=policy)
+    assert (row.state, row.message) == (State.NOT_KNOWN, "no node has the label pool=h100")
+    (row,) = found(*nodes, node("n3", {GPU: 8}, labels={"pool": "h100"}), policy=policy)
+    assert row.state is State.OK
+
+
 def test_nothing_is_certain_where_nothing_was_seen() -> None:
     (row,) = found(node("n1", {}))
     assert row.state is State.NOT_KNOWN

@@ -400,6 +400,18 @@ def test_pods_without_a_gpu_may_be_kept_off_gpu_nodes(tmp_path: Path) -> None:
         assert "gpu-node-without-request" not in run(tmp_path, *nodes, options=("--write",))[1]
 
 
+def test_where_the_profile_names_no_such_label_that_of_the_node_pools_is_proposed(
+    tmp_path: Path,
+) -> None:
+    pool = "eks.amazonaws.com/nodegroup"
+    gpus = [node(f"gpu-{n}", {"nvidia.com/gpu": "8"}, labels={pool: n}) for n in ("a100", "l4")]
+    _, proposed, _ = run(tmp_path, *gpus, node("cpu-0", labels={pool: "cpu"}))
+    settings = load_policy(uncommented(proposed), POLICY).rules["gpu-node-without-request"]
+    assert settings.options["nodes"] == (f"{pool}=a100", f"{pool}=l4")
+    mixed = node("cpu-0", labels={pool: "l4"})
+    assert "gpu-node-without-request" not in run(tmp_path, *gpus, mixed, options=("--write",))[1]
+
+
 def test_hostile_names_change_nothing(tmp_path: Path) -> None:
     evil = 'x\nmode: "off" # {{ }} \u2028\u0085'
     _, *clean = run(tmp_path, *HAMI)

@@ -1,4 +1,4 @@
-"""Pods that are kept off GPU nodes can still be placed by Karpenter, autoscalers and Kueue.
+"""Pods that are kept off GPU nodes can still be placed: by node groups, Karpenter and others.
 
 Facts of the pods were read in kubernetes-sigs/kueue pkg/podset/podset.go at 0a5af05e3f74 and
 pkg/controller/jobs/pod/pod_webhook.go at 001e49ba590e; kubernetes.io/docs/tasks/administer-cluster/
@@ -34,6 +34,8 @@ LABELS = {
     "karpenter.sh/capacity-type": "spot",
     "topology.kubernetes.io/zone": "eu-1a",
     "cloud.google.com/gke-nodepool": "cpu",
+    "eks.amazonaws.com/nodegroup": "cpu",
+    "kubernetes.azure.com/agentpool": "cpu",
     "instance-type": "on-demand",
 }
 CPU_NODE = node("cpu-1", labels=LABELS, spec={"taints": [{**SPOT}]})
@@ -100,6 +102,17 @@ PODS = {
         affinity=requiring(
             [{"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "DoesNotExist"}]
         )
+    ),
+    "node group of EKS": asking_for_cpu(
+        affinity=requiring(
+            [{"key": "eks.amazonaws.com/nodegroup", "operator": "In", "values": ["cpu", "spot"]}]
+        )
+    ),
+    "node group of AKS, not of the system": asking_for_cpu(
+        nodeSelector={"kubernetes.azure.com/agentpool": "cpu"},
+        affinity=requiring(
+            [{"key": "kubernetes.azure.com/mode", "operator": "NotIn", "values": ["system"]}]
+        ),
     ),
     "placeholder": asking_for_cpu(priorityClassName="placeholder", affinity=APART),
     "overprovisioning": asking_for_cpu(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -270,8 +270,23 @@ def check_exclusion(facts: DoctorFacts) -> Iterator[Row]:
     elif not excluded and not is_open:
         message = f"no node has the label {known}, and none offers GPUs"
         yield not_known(_EXCLUSION, "the policy", message, "ask again when there are GPU nodes")
+    elif absent := _absent_labels(active.options["nodes"], nodes.values()):
+        message = f"no node has the label {', '.join(absent)}"
+        remedy = "if a pool without nodes has it, it is right; otherwise mend the option `nodes`"
+        yield not_known(_EXCLUSION, "the policy", message, remedy)
     elif not is_open:
         yield ok(_EXCLUSION, "the policy", f"all GPU nodes have the label {known}")
+
+
+def _absent_labels(listed: Iterable[str], nodes: Collection[Object]) -> list[str]:
+    """The labels `listed`, as `key` or `key=value`, that no node has."""
+    present = {
+        text
+        for node in nodes
+        for key, value in _labels_of(node).items()
+        for text in (key, f"{key}={value}")
+    }
+    return [label for label in listed if label not in present]
 
 
 def _labels_of(node: Object) -> Mapping[str, Any]:

@@ -57,6 +57,9 @@ Options
 
 `other_devices`: resources that are no GPUs, as names or patterns such as `example.com/dongle` or
 `squat.ai/*`. List those that GPU nodes offer: who asks for one of them could run there otherwise.
+A device class is `deviceclass.resource.kubernetes.io/` and its name. Where all GPUs are resources
+of device plugins, list `deviceclass.resource.kubernetes.io/*`: then a claim counts only if it is
+known that it is for GPUs. Nothing in a pod says what its claims are for.
 
 References
 ----------
@@ -70,7 +73,7 @@ from typing import Any
 
 from rules.base.json_values import Path, as_objects, as_text, display
 from rules.base.traits import EVERY_POD
-from rules.gpu.claims import asks_for_any_gpu, asks_for_known_gpu
+from rules.gpu.claims import ANY_CLASS, asks_for_any_gpu, asks_for_known_gpu
 from rules.in_process.expression import OBJECT, REQUEST, all_of, choose, get, not_, string, text
 from rules.in_process.statement import Mutation, Statement, shown
 from rules.placement.exclusion import (
@@ -253,10 +256,16 @@ def in_process(options: Mapping[str, Any], profile: Profile) -> tuple[Statement,
     advice = choose((is_wildcard, _ADVICE_FOR_WILDCARD), otherwise=_ADVICE_FOR_TAINT)
     is_new = REQUEST.operation == "CREATE"
     label = OBJECT.selectedGpuLabel
-    omitted = (
-        "nodes are known by their labels alone, a claim counts as one for a GPU, and tolerations "
-        "that an update adds are not looked at"
-    )
+    omitted = "nodes are known by their labels alone"
+    if ANY_CLASS not in options["other_devices"]:
+        omitted += ", and a claim counts as one for a GPU"
+
+    def adds(key: str) -> Statement:
+        added = OBJECT.addedTolerations.exists(lambda t: get(t, "key", "") == key)
+        taint = _one_taint(display(key)) if key else _EVERY_TAINT
+        is_added = all_of(not_(OBJECT.mayNeedGpu), added)
+        return Statement("pod", is_added, text(_tolerating(taint)), _ADVICE_FOR_TAINT)
+
     selects = all_of(is_new, not_(OBJECT.mayNeedGpu), label != "")
     return (
         Statement(
@@ -279,6 +288,7 @@ def in_process(options: Mapping[str, Any], profile: Profile) -> tuple[Statement,
             text(_tolerating(taint)),
             advice,
         ),
+        *map(adds, ("", *sorted({taint.key for taint in profile.taints}))),
     )
 
 

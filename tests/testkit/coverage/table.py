@@ -75,6 +75,11 @@ class Bypass:
         return names
 
     @property
+    def remains(self) -> str:
+        """The name of the reason why it is not stopped off GPU nodes either; empty if it is."""
+        return str(self.entry.get("remains", ""))
+
+    @property
     def pod(self) -> dict[str, Any]:
         """A pod that uses the bypass."""
         manifest = pod(container(**self.entry.get("container", {})), **self.entry.get("spec", {}))
@@ -152,6 +157,8 @@ def _tables() -> Iterator[str]:
     yield from ("apiVersion: gpuward.io/v1", "kind: Policy", strict_policy().rstrip(), "```")
     yield from ("", "## Mitigations", "", _row(["mitigation", "what to do"]), _row(["---"] * 2))
     yield from (_row([f"*{name}*", text]) for name, text in data()["mitigations"].items())
+    yield from ("", "## Not kept off", "", _row(["reason", "why"]), _row(["---"] * 2))
+    yield from (_row([f"*{name}*", text]) for name, text in data()["remaining"].items())
     yield from ("", "## Not executed", "", _row(["reason", "why"]), _row(["---"] * 2))
     for name, entry in answers.data()["unexecuted"].items():
         yield _row([f"*{name}*", entry["why"]])
@@ -165,8 +172,10 @@ def _bypass_row(bypass: Bypass, description: str, profile: str | None) -> str:
         # These two are tested with their own profile only.
         cells["strict"] = cells["exclusion"] = "not tested"
     names = bypass.mitigations if needs_mitigation else []
-    outcomes = map(_emphasized, cells.values())
-    return _row([description, *outcomes, _on_a_node(bypass), _joined(names)])
+    outcomes = {column: _emphasized(cell) for column, cell in cells.items()}
+    if bypass.remains and not profile:
+        outcomes["exclusion"] += f": *{bypass.remains}*"
+    return _row([description, *outcomes.values(), _on_a_node(bypass), _joined(names)])
 
 
 def _on_a_node(bypass: Bypass) -> str:
