@@ -2,7 +2,7 @@
 
 These are `rules/`, `vendors/`, `commands.md`, `profiles.md`, the cases in `compatibility.md`, and
 the tables in `coverage.md` and `proof.md`. It also writes `reports/examples.json` for
-`gpuward explain`.
+`gpuward explain`, and `lint/policy/samples.json` for `gpuward policy prove`.
 
 With `--check`, only report the files that are stale.
 """
@@ -25,11 +25,12 @@ from policies.profiles import built_in_profiles
 from reports.explain import Example
 from reports.findings import LEVEL_BY_ACTION
 from rules.all_rules import ALL_RULES
+from rules.catalog.index import CATALOG
 from rules.finding import Action
 from rules.rule import Rule
 from tests.testkit.cases import Case, cases
 from tests.testkit.coverage import table
-from tools import command_page, proof_page, vendor_pages
+from tools import command_page, policy_samples, proof_page, vendor_pages
 from tools.generated_files import ROOT, write_or_compare
 
 DOCS = ROOT / "docs"
@@ -70,6 +71,7 @@ def main(arguments: list[str]) -> int:
         cases_of[case.rule].append(case)
     expected = {DOCS / name: text for name, text in pages(cases_of)}
     expected[EXAMPLES] = json.dumps(_examples_of_rules(cases_of), indent=1) + "\n"
+    expected[policy_samples.SAMPLES] = policy_samples.samples_file(CATALOG, cases_of)
     gone = {*DOCS.glob("rules/*.md"), *DOCS.glob("vendors/*.md")} - expected.keys()
     for path in sorted(gone):
         if arguments == ["--check"]:

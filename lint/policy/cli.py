@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lint.policy import check, diff, init, show, test, vendor
+from lint.policy import check, diff, init, prove, show, test, vendor
 from policies.loading import PolicyError
 from sources.sources import UsageError
 from terminal import CommandParser, write_error
@@ -25,6 +25,6 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = CommandParser(prog="gpuward policy", description="The policy.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (init, check, show, test, diff, vendor):
+    for command in (init, check, show, test, diff, prove, vendor):
         command.add_command(commands)
     return parser
