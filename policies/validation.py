@@ -18,7 +18,13 @@ from policies.exceptions import (
 )
 from policies.policy import Policy, parse_catalog_version
 from policies.policy_settings import PathEntry, PolicySettings, RuleValues, to_settings
-from policies.problems import Problem, path_pattern_problem, schema_problems, suggestion_suffix
+from policies.problems import (
+    Problem,
+    iter_schema_errors,
+    path_pattern_problem,
+    schema_problems,
+    suggestion_suffix,
+)
 from rules.all_rules import ALL_RULES
 from rules.base.json_values import Path, as_object, display
 from rules.catalog.index import CATALOG
@@ -86,9 +92,7 @@ def check_policy(raw: Any, max_problems: int) -> CheckedPolicy:
 
 
 def _schema_problems(raw: Any) -> Iterator[Problem]:
-    import jsonschema  # noqa: PLC0415  # takes 0.07 s: import it only if there is a policy
-
-    for error in jsonschema.Draft202012Validator(policy_schema()).iter_errors(raw):
+    for error in iter_schema_errors(raw, policy_schema()):
         yield from schema_problems(error)
 
 

@@ -190,11 +190,11 @@ class FlowEditor:
         old: Place = inside[key]
         if not discard:
             refuse_comments_inside(self._source, old)
-        blank = "" if old.end > old.start else " "
+        before = self._text_before_new_value(old) if old.end == old.start else ""
         if isinstance(value, str) and not self._layout.is_json:
-            return [Splice(old.start, old.end, blank + scalar_text(value, old.style))]
+            return [Splice(old.start, old.end, before + scalar_text(value, old.style))]
         text = self._value_text(value, self._indentation(old.start))
-        return [Splice(old.start, old.end, blank + text)]
+        return [Splice(old.start, old.end, before + text)]
 
     def remove(self, key: str | int) -> list[Splice]:
         """Remove an entry and the comma that separates it from another."""
@@ -213,9 +213,20 @@ class FlowEditor:
 
     def _add_first(self, key: str | int, value: Any) -> list[Splice]:
         start, stop = self._place.start, self._place.end
+        if self._place.inside:
+            raise PatchError("a merge key (<<) supplies all other entries")
         self._refuse_comments(start, stop)
         whole = {key: value} if isinstance(key, str) else [value]
         return [Splice(start, stop, self._value_text(whole, self._indentation(start)))]
+
+    def _text_before_new_value(self, old: Place) -> str:
+        """The text between a key and a value in the place of `old`, for which nothing is written.
+
+        In `{a, b: }`, only the second key has a colon.
+        """
+        is_item = old.key_end < 0
+        has_colon = is_item or ":" in self._source.text_between(old.key_end, old.start)
+        return " " if has_colon else ": "
 
     def _entry_text(self, key: str | int, value: Any, like: int) -> str:
         """The text of a new entry, on as many lines as the entry number `like` suggests."""
@@ -244,7 +255,9 @@ class FlowEditor:
         """The blanks before an entry, without comma."""
         start = self._entries[number - 1].end if number else self._place.start + 1
         self._refuse_comments(start, self._starts[number])
-        return self._source.text_between(start, self._starts[number]).replace(",", "", 1)
+        before = self._source.text_between(start, self._starts[number])
+        blanks = before.replace(",", "", 1)
+        return before.rpartition(",")[2] if blanks.strip() else blanks  # behind a merge key
 
     def _refuse_comments(self, start: int, stop: int) -> None:
         if "#" in self._source.text_between(start, stop):

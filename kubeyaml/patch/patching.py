@@ -1,5 +1,6 @@
 """Apply the operations of a JSON Patch to the text of a document, one after the other."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -68,6 +69,8 @@ def _pointer_step(key: str | int) -> str:
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
+# YAML has more line breaks than those at which text is edited.
+_OTHER_LINE_BREAK_PATTERN: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
 # So many times the given document may be read, with 1000 characters for what is added to it.
 _MAX_READINGS: Final = 50
 
@@ -88,7 +91,7 @@ def patch(
     if not are_identical(patching.document.value, expected):
         if patching.ends_in_block_scalar:
             raise PatchError("the file ends in a block scalar without a newline; add a newline")
-        raise PatchError("the new text would not be read as the fixed object")
+        raise PatchError(patching.explain("the new text would not be read as the fixed object"))
     changed = patching.source.text_between(patching.source.start, patching.source.end)
     # Without any difference, the document is still the given one, with other offsets.
     return PatchedText(
@@ -160,9 +163,16 @@ class _Patching:
         try:
             self.document = _read(text)
         except YamlError as error:
-            reason = f"the new text would not be YAML: {error}"
+            reason = self.explain(f"the new text would not be YAML: {error}")
             raise PatchError(reason, self._path) from None
         self.source = SourceText(text)
+
+    def explain(self, reason: str) -> str:
+        """Return what in the text explains that the new one is wrong; `reason` if nothing does."""
+        source = self.source
+        if _OTHER_LINE_BREAK_PATTERN.search(source.text, source.start, source.end):
+            return "the text has line breaks other than newlines, such as a carriage return alone"
+        return reason
 
     def _can_wait(self, operation: Operation) -> bool:
         """Return whether the operation changes nothing on which the plan of another one depends."""

@@ -9,9 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
+from rules.base.json_values import display
+
 MAX_CHARACTERS = 10 * 1024  # characters that are read, as many as Kubernetes accepts of a selector
 MAX_TOKENS = 400  # a chain of operators is as deep a tree as it has operators
 MAX_BRACKET_DEPTH = 40  # levels of parentheses; the functions below call each other for each
+_MAX_SHOWN_CHARACTERS = 40  # of what an error shows
 
 
 class CelSyntaxError(ValueError):
@@ -202,7 +205,10 @@ class _Parser:
         token = self._next_token
         if token is _END_TOKEN:
             return CelSyntaxError(f"ends {where}" if "expected" in where else "is not complete")
-        return CelSyntaxError(f"has {token.text[:40]} {where}")
+        shown = token.text[:_MAX_SHOWN_CHARACTERS]
+        if not shown.isprintable():  # a text on several lines
+            shown = display(token.text, _MAX_SHOWN_CHARACTERS)
+        return CelSyntaxError(f"has {shown} {where}")
 
     def _expression(self) -> Expression:
         self._depth += 1

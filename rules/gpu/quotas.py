@@ -52,7 +52,12 @@ def quotas_beside(quota: Quota, inventory: Inventory) -> Mapping[str, ResourceQu
     None at all if it is not known, or if it is no ResourceQuota.
     """
     known = inventory.all_in(ResourceQuota, quota.object.namespace)
-    return known if quota.is_resource_quota and quota.object.name in known else {}
+    itself = known.get(quota.object.name) if quota.is_resource_quota else None
+    if itself is None:
+        return {}
+    # A fix may have given it other keys than the inventory knows.
+    has_changed = itself.hard != quota.hard
+    return {**known, quota.object.name: itself._replace(hard=quota.hard)} if has_changed else known
 
 
 def counts_claims(key: str) -> bool:

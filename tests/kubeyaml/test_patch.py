@@ -144,6 +144,23 @@ def test_only_the_edit_changes_in_flow_style(operation: Operation, old: str, new
     assert patched(FLOW, operation) == FLOW.replace(old, new)
 
 
+@pytest.mark.parametrize(
+    ("text", "operation", "new"),
+    [
+        ("{a, b: 1}\n", replace("/a", 2), "{a: 2, b: 1}\n"),
+        ('["x", {"a"}]\n', replace("/1/a", "y"), '["x", {"a": "y"}]\n'),
+        ("{a: , b: 1}\n", replace("/a", 2), "{a: 2 , b: 1}\n"),
+    ],
+)
+def test_a_value_is_given_to_a_key_without_one(text: str, operation: Operation, new: str) -> None:
+    assert patched(text, operation) == new
+
+
+def test_an_entry_is_added_beside_a_merge_key_in_braces() -> None:
+    text = "a: &x {b: 1}\nc: {<<: *x, d: 1}\n"
+    assert patched(text, add("/c/e", 2)) == text.replace("d: 1", "d: 1, e: 2")
+
+
 DATA = {"kind": "Pod", "spec": {"list": [{"a": 1}, {"b": "two"}], "empty": {}, "none": []}}
 
 
@@ -312,6 +329,8 @@ def test_a_text_without_a_final_line_break_gets_none() -> None:
         ("a:\n- b: >\n    text", add("/a/-", 1), "a block scalar without a newline; add a newline"),
         ("a: &a {b: 1}\nc:\n  <<: *a\n", move("/c/b", "/c/d"), "a merge key (<<) supplies"),
         ("a:\n  &b c: 1\n", move("/a/c", "/a/d"), "the key has an anchor or a tag"),
+        ("a: &x {b: 1}\nc: {<<: *x}\n", add("/c/d", 1), "a merge key (<<) supplies all other"),
+        ("a:\n\r- 1\n", add("/a/-", 2), "line breaks other than newlines"),
         ('"{{ .a }}": 1\n', move("/{{ .a }}", "/d"), "a template fills in this text"),
     ],
 )

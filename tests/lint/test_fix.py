@@ -266,6 +266,14 @@ def test_a_renamed_resource_keeps_its_line(command: LintCommand) -> None:
     assert read(file) == text.replace("nvidia.com/gpus", "nvidia.com/gpu")
 
 
+def test_a_quota_with_a_renamed_key_is_evaluated_by_the_new_one(command: LintCommand) -> None:
+    quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: gpus, namespace: ml}\n"
+    file = command.write("quota.yaml", f"{quota}spec: {{hard: {{limits.nvidia.com/gpu: 4}}}}\n")
+    outcome = command.run("fix", "--unsafe-fixes", "quota.yaml")
+    assert (outcome.status, outcome.errors) == (0, "")
+    assert "{requests.nvidia.com/gpu: 4}" in read(file)
+
+
 PLURAL = """\
 apiVersion: v1
 kind: Pod

@@ -35,6 +35,12 @@ def _judged() -> Iterator[Judged]:
 EXPRESSIONS = list(_judged())
 
 
+def test_a_fault_is_one_line_whatever_the_expression_has() -> None:
+    (fault,) = selector_faults('device.driver == "a" """b\n\x1bc"""', CLASS)
+    assert fault.text.isprintable()
+    assert "where nothing can follow" in fault.text
+
+
 @pytest.mark.parametrize("judged", EXPRESSIONS, ids=lambda judged: judged.expression[:60])
 def test_only_what_the_api_server_refuses_is_called_refused(judged: Judged) -> None:
     refusals = [f for f in selector_faults(judged.expression, CLASS) if f.is_refused]

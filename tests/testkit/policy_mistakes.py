@@ -25,6 +25,8 @@ def gpu_exceptions(*keys: str, more: str = "") -> str:
 
 MISTAKES: list[tuple[str, str, str]] = [
     ("rule: {}\n", "3:1", "unknown key 'rule'; did you mean \"rules\"?"),
+    ('catalog: "0.1\\n"\n', "3:1", 'a version such as "0.1"'),
+    ('contact: "x\\n"\n', "3:1", "one line of at most 200 characters"),
     ("something: {}\n", "3:1", "unknown key 'something'"),
     ("delegatedExceptions: []\n", "3:1", "unknown key 'delegatedExceptions'"),
     ("rules: {visible-device-env: {}}\n", "3:9", f'did you mean "{SECURITY_RULE}"?'),

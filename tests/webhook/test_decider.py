@@ -343,6 +343,17 @@ def test_an_ephemeral_container_with_the_name_of_another_changes_no_other() -> N
     assert answer.failures
 
 
+def test_an_ephemeral_container_without_a_name_changes_nothing() -> None:
+    """The API server refuses it. Findings about the whole pod are not those of this container."""
+    old = pod(container(resources={"requests": {"nvidia.com/gpu": 1}}))
+    new = copy.deepcopy(old)
+    new["spec"]["ephemeralContainers"] = [{"image": "nvidia/cuda:12", **variable("all")}]
+    fixing = Admission("rules: {visible-devices-env: {fix: true}}\n")
+    answer = fixing.mutate(new, old, subresource="ephemeralcontainers")
+    assert not answer.operations
+    assert not answer.failures
+
+
 # Workloads and quotas
 
 

@@ -202,7 +202,8 @@ def fixable_containers(request: AdmissionRequest) -> frozenset[str] | None:
         return None
     if request.review.resource != "pods/ephemeralcontainers":
         return frozenset()
-    return _ephemeral_names(request.object) - _ephemeral_names(request.old)
+    # A finding about the whole pod has no container's name either. API servers refuse such names.
+    return _ephemeral_names(request.object) - _ephemeral_names(request.old) - {""}
 
 
 def containers_with_new_image(request: AdmissionRequest) -> frozenset[str]:
