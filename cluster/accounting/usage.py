@@ -179,7 +179,7 @@ class Usage(NamedTuple):
         return tuple(totals[name] for name in sorted(totals))
 
     def stranded_without_gpu(self) -> Mapping[str, Amount]:
-        """What would not be stranded on all nodes without the pods that ask for no GPU."""
+        """Return what would not be stranded on all nodes without the pods that ask for no GPU."""
         freed = Counter[str]()
         for node in self.nodes:
             freed.update(node.stranded_without_gpu)

@@ -56,7 +56,7 @@ class PodsOnGpuNodes:
         return [PodsWithoutGpu("", pods, stranded)] if pods else []
 
     def remarks(self) -> Iterator[Remark]:
-        """What all take, and what those of each owner take, those with the most CPU first."""
+        """Yield what all take, and what those of each owner take: those with the most CPU first."""
         said = words_about_pods_without_gpu(self._usage, are_all=self._namespace is None)
         if not said:
             return

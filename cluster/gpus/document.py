@@ -97,7 +97,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
 
 
 def stranded_by_pods_without_gpu(usage: Usage) -> dict[str, Any]:
-    """What would not be stranded without the pods that ask for no GPU, by resource."""
+    """Return what would not be stranded without the pods that ask for no GPU, by resource."""
     return {name: _number(amount) for name, amount in sorted(usage.stranded_without_gpu().items())}
 
 

@@ -41,7 +41,7 @@ References
   `pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go`
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rules.base.json_values import Path, as_text, display
@@ -68,6 +68,7 @@ _PROJECT_LABEL, _NODE_POOL_LABEL = "project", "kai.scheduler/node-pool"
 _DEFAULT_QUEUE = "default-queue"
 _MAX_LISTED = 3
 _NANO_OF_ONE = 10**9
+_MOST_SHOWN = 10**9
 
 
 class _NamedQueue(NamedTuple):
@@ -131,12 +132,12 @@ def _line_of(name: str, queues: Mapping[str, KaiQueue]) -> Iterator[str]:
         name = queues[name].parent if name in queues else ""
 
 
-def _parents(inventory: Inventory, _argument: None) -> Mapping[str, tuple[str, ...]]:
+def _parents(inventory: Inventory, _argument: None) -> Mapping[str, Sequence[str]]:
     """Return the queues below each queue that has some."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     for name, queue in sorted(inventory.all_in(KaiQueue, None).items()):
         if queue.parent:
-            found[queue.parent] = (*found.get(queue.parent, ()), name)
+            found.setdefault(queue.parent, []).append(name)
     return found
 
 
@@ -159,7 +160,7 @@ def _finding_of_missing(
     )
 
 
-def _finding_of_parent(queue: _NamedQueue, below: tuple[str, ...]) -> Finding:
+def _finding_of_parent(queue: _NamedQueue, below: Sequence[str]) -> Finding:
     return Finding(
         path=queue.path,
         key="queue.parent",
@@ -201,7 +202,10 @@ def _fraction(pod: Pod) -> int:
 
 
 def _gpus(nano: int) -> str:
-    number = f"{nano / _NANO_OF_ONE:g}"
+    whole, rest = divmod(nano, _NANO_OF_ONE)
+    number = f"{whole}.{rest:09}".rstrip("0") if rest else str(whole)
+    if whole > _MOST_SHOWN:
+        number = f"more than {_MOST_SHOWN}"
     return f"{number} GPU" if number == "1" else f"{number} GPUs"
 
 
