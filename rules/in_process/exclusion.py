@@ -72,8 +72,9 @@ def exclusion_words(
     is_known_need = OBJECT.containers.exists(lambda c: c.devices.exists(_is_known))
     is_new = REQUEST.operation == "CREATE"
     names_node = all_of(is_new, get(OBJECT.spec, "nodeName", "") != "")
-    added = OBJECT.wideTolerations.filter(
-        lambda t: not_(POLICY.oldWideTolerations.exists(lambda old: all_of(IS_POD, old == t)))
+    wide = OBJECT.wideTolerations
+    added = choose(
+        (IS_POD, wide.filter(lambda t: not_(is_in(t, POLICY.oldWideTolerations)))), otherwise=wide
     )
     is_open = [_is_open(key, values) for key, values in labels.items()]
     return {

@@ -369,6 +369,7 @@ TOLERATION_UPDATES: tuple[tuple[list[Any], dict[str, Any], list[Any], str], ...]
     ([], {}, [EVERY_TAINT], "tolerates every taint"),
     ([SPOT], {}, [{**EVERY_TAINT, "effect": "NoSchedule"}], "tolerates every taint"),
     ([OF_GPU_NODES], {}, [SPOT], ""),
+    ([OF_GPU_NODES] * 99, {}, [EVERY_TAINT] * 99, "tolerates every taint"),  # the largest pod
     ([], {}, [{**OF_GPU_NODES, "effect": "NoExecute"}], ""),
     ([OF_GPU_NODES], {}, [{**OF_GPU_NODES, "effect": "NoSchedule"}], "tolerates the taint"),
     ([], {"resourceClaims": CLAIMS}, [OF_GPU_NODES], ""),
