@@ -142,6 +142,10 @@ def find_openings(old: Policy, new: Policy, today: datetime.date) -> Comparison:
             f"the profiles differ in {', '.join(differing)}: what rules find by these is searched "
             "by examples and not compared"
         )
+    if name := _excusable_silencer(old, new):
+        found.unknown.append(
+            f"{name} is on and silences other rules, and a GpuException may accept what it finds"
+        )
     if _loses_narrow_component(old.profile, new.profile):
         found.unknown.append("a component for which some rules are run is missing or changed")
     return found
@@ -349,13 +353,11 @@ class _Comparer:
         """Yield the rules that are not run for `component`, and were run before."""
         before = self._old.profile.components
         is_covered = any(_covers(other, component, self._joker) for other in before)
-        rules = [
-            rule
-            for rule in CATALOG
-            if (not component.rules or rule.name in component.rules) and self._claims(rule)
-        ]
+        # Some rules look at components in other ways, so all of them count for a new one.
+        rules = [rule for rule in CATALOG if self._claims(rule)]
+        rules.sort(key=lambda rule: rule.name not in component.rules)
         if is_covered:
-            rules = [rule for rule in rules if component.rules and self._is_freed(rule)]
+            rules = [r for r in rules if r.name in component.rules and self._is_freed(r)]
         if not rules:
             return
         who = f"{', '.join(component.service_accounts)} in {', '.join(component.namespaces)}"
@@ -604,6 +606,20 @@ def _covers(old: Component, new: Component, joker: str) -> bool:
 def _loses_narrow_component(old: Profile, new: Profile) -> bool:
     """Return whether a component with `rules` is gone: it may have come before a wider one."""
     return any(one.rules and one not in new.components for one in old.components)
+
+
+def _excusable_silencer(old: Policy, new: Policy) -> str:
+    """Return a rule that is new, silences others, and may be excepted by GpuExceptions."""
+    excusable = {name for limits in new.gpu_exception_limits for name in limits.rules}
+    return next(
+        (
+            rule.name
+            for rule in CATALOG
+            if rule.supersedes and rule.name in excusable
+            if _active(new, rule) and not _active(old, rule)
+        ),
+        "",
+    )
 
 
 def _unused_character(*policies: Policy) -> str:

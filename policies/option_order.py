@@ -36,11 +36,11 @@ def loosened_options(
         if not (new["namespaces"] or new["labels"]):
             yield ChangedOption("namespaces", old["namespaces"], new["namespaces"])
             return
-    for name, before in old.items():
-        after = new[name]
+    for name in old:
+        before, after = _value(old[name]), _value(new[name])
         order = _ORDERS.get((rule, name))
-        if before != after and not (order and order(_value(before), _value(after))):
-            yield ChangedOption(name, _value(before), _value(after))
+        if before != after and not (order and order(before, after)):
+            yield ChangedOption(name, before, after)
 
 
 def _asks_for_digest_alone(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

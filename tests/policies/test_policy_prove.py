@@ -145,6 +145,13 @@ def test_a_component_of_a_profile_is_an_opening() -> None:
     assert prove(policy(f"profiles: [{own}]\n"), policy(), TODAY).result == "proved"
 
 
+def test_a_component_may_silence_other_rules_than_it_names() -> None:
+    agent = "{namespaces: [gpus], serviceAccounts: [agent], rules: [zero-gpu]}"
+    own = f"profiles: [{{name: ours, extends: [nvidia], components: [{agent}]}}]\n"
+    strict = act(shared_claim="deny")
+    assert prove(policy(strict), policy(strict + own), TODAY).result != "proved"
+
+
 def test_other_profiles_are_never_proved_to_be_equal() -> None:
     proof = prove(policy("profiles: [nvidia]\n"), policy("profiles: [amd]\n"), TODAY)
     assert "the profiles differ in" in " ".join(proof.unknown)
