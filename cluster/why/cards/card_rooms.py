@@ -56,21 +56,19 @@ class CardRoom(NamedTuple):
 
 def rooms_of(node: Mapping[str, Any], load: NodeLoad) -> Mapping[str, CardRoom]:
     """The room on one card of `node`, by resource; `load` is what its pods take."""
-    totals: dict[str, int] = {}
-    frees: dict[str, list[int]] = {}
+    by_resource: dict[str, list[tuple[int, int]]] = {}
     for card in cards_of(node):
         for resource, total in card.amounts.items():
             free = max(total - load.shares.get((card.card, resource), 0), 0)
-            totals[resource] = max(total, totals.get(resource, 0))
-            frees.setdefault(resource, []).append(_nano(free))
+            by_resource.setdefault(resource, []).append((_nano(free), total * NANO))
     rooms: dict[str, CardRoom] = {}
-    for resource, listed in frees.items():
-        most, *rest = sorted(listed, reverse=True)
-        is_known = resource not in load.unplaced
-        rooms[resource] = CardRoom(totals[resource] * NANO, most, is_known, tuple(rest))
+    for resource, cards in by_resource.items():
+        (free, total), *rest = sorted(cards, reverse=True)
+        others = tuple(other for other, _ in rest)
+        rooms[resource] = CardRoom(total, free, resource not in load.unplaced, others)
     if GPU_MEM not in rooms and (each := _labelled(node)):
-        others = (each * NANO,) * (MAX_CARDS_PER_NODE - 1)
-        rooms[GPU_MEM] = CardRoom(each * NANO, each * NANO, is_known=False, others=others)
+        alike = (each * NANO,) * (MAX_CARDS_PER_NODE - 1)
+        rooms[GPU_MEM] = CardRoom(each * NANO, each * NANO, is_known=False, others=alike)
     if idle := _idle_of_volcano(node, load):
         rooms.setdefault(VOLCANO_MEMORY, CardRoom(0, 0))
         rooms[VOLCANO_CARDS] = idle
@@ -79,14 +77,13 @@ def rooms_of(node: Mapping[str, Any], load: NodeLoad) -> Mapping[str, CardRoom]:
 
 def _labelled(node: Mapping[str, Any]) -> int:
     """The memory of a card by the labels of a node that does not say how many it has; 0 if none."""
-    status = as_object(node.get("status"))
-    labels = as_object(as_object(node.get("metadata")).get("labels"))
-    total = whole(amount_of(as_object(status.get("allocatable")).get(GPU_MEM)))
-    resource = default_policy().profile.resource(GPU_MEM)
-    if not (total and resource):
+    allocatable = as_object(as_object(node.get("status")).get("allocatable"))
+    resource = default_policy().profile.resource(GPU_MEM) if GPU_MEM in allocatable else None
+    if resource is None:
         return 0
-    texts = {key: as_text(value) for key, value in labels.items()}
-    return labelled_share_of_card(texts, total, resource.unit)
+    given = as_object(as_object(node.get("metadata")).get("labels"))
+    labels = {key: as_text(value) for key, value in given.items()}
+    return labelled_share_of_card(labels, whole(amount_of(allocatable[GPU_MEM])), resource.unit)
 
 
 def _idle_of_volcano(node: Mapping[str, Any], load: NodeLoad) -> CardRoom | None:
