@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import amount_of
 from cluster.accounting.shares import Amount
+from rules.base.claim_requests import alternatives_of
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
 from rules.profile.profile import Profile
@@ -284,9 +285,7 @@ def waiting_devices(claim: Mapping[str, Any], profile: Profile) -> Mapping[str, 
         return waiting
     devices = as_object(as_object(claim.get("spec")).get("devices"))
     for _, request in as_objects(devices.get("requests")):
-        alternatives = [alternative for _, alternative in as_objects(request.get("firstAvailable"))]
-        # Before version v1, what is in `exactly` was in the request itself.
-        wanted = as_object(request.get("exactly")) or next(iter(alternatives), request)
+        wanted = alternatives_of(request)[0]
         name, count = as_text(wanted.get("deviceClassName")), wanted.get("count", 1)
         if is_gpu_driver(name, profile) and isinstance(count, int) and not _only_watches(wanted):
             waiting[name] = waiting.get(name, 0) + min(max(count, 0), _MAX_COUNT)

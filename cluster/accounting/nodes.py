@@ -12,6 +12,7 @@ from cluster.accounting.passthrough import is_gpu
 from cluster.accounting.pod_requests import amount_of, whole
 from cluster.accounting.shares import FRACTION, VOLCANO_CARDS, VOLCANO_MEMORY, Amount
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.inventory.collectors import stated_amount
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM
 from rules.profile.profile import Profile, Taint
 
@@ -211,7 +212,7 @@ def node_totals(
     for resource in {**allocatable, **capacity}:
         if is_gpu(resource, profile):
             usable = whole(amount_of(allocatable.get(resource)))
-            totals[resource] = Total(max(whole(amount_of(capacity.get(resource))), usable), usable)
+            totals[resource] = Total(stated_amount(status, resource), usable)
     registered: dict[str, int] = defaultdict(int)
     for card in cards:
         for resource, amount in card.amounts.items():

@@ -10,6 +10,7 @@ from typing import Any
 
 from rules.base.caching import cached_by_text
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.pod_amounts import amounts_together, runs_with_others
 from rules.base.quantity import Quantity, parse
 
 _NANO = 10**9
@@ -58,21 +59,11 @@ def effective_requests(pod: Mapping[str, Any]) -> Requests:
 def _together(
     spec: Mapping[str, Any], requests_of: Callable[[Mapping[str, Any]], Requests]
 ) -> Requests:
-    """Return the amounts that the containers take together.
-
-    The largest of: all that run at the same time, which are app containers and sidecars; and each
-    ordinary init container together with the sidecars that start before it.
-    """
-    running = _sum(map(requests_of, _items(spec, "containers")))
-    sidecars: Requests = {}
-    largest_init: Requests = {}
-    for container in _items(spec, "initContainers"):
-        requests = _sum((sidecars, requests_of(container)))
-        if container.get("restartPolicy") == "Always":
-            running = _sum((running, requests_of(container)))
-            sidecars = requests
-        largest_init = _largest(largest_init, requests)
-    return _largest(running, largest_init)
+    return amounts_together(
+        (runs_with_others(container, is_init=is_init), requests_of(container))
+        for field, is_init in (("initContainers", True), ("containers", False))
+        for container in _items(spec, field)
+    )
 
 
 def whole(amount: int) -> int:

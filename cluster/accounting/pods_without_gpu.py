@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from cluster.accounting.nodes import taints_of
 from rules.base.json_values import as_text
+from rules.base.taints import is_temporary_taint
 from rules.engine.evaluation import pod_from_raw, well_formed_pod
 from rules.gpu.claims import asks_for_any_gpu
 from rules.gpu.components import component_of
@@ -19,7 +20,6 @@ from rules.objects.pod import MIRROR_ANNOTATION, Pod
 from rules.placement.gpu_nodes import selected_gpu_label, topology_keys
 from rules.placement.named_nodes import names_nodes
 from rules.placement.node_affinity import is_empty_term, required_terms, selector_expressions
-from rules.placement.node_labels import TEMPORARY_TAINT_PREFIXES
 from rules.placement.tolerations import display_taint, tolerates
 from rules.profile.context import Context
 from rules.profile.profile import Profile, Taint
@@ -66,7 +66,7 @@ class GpuNodeTaints:
         """The taints that keep pods from `node` for good; None if it is no GPU node."""
         if not self._known.sign(node):
             return None
-        return tuple(t for t in taints_of(node) if not t.key.startswith(TEMPORARY_TAINT_PREFIXES))
+        return tuple(t for t in taints_of(node) if not is_temporary_taint(t.key))
 
 
 def pod_without_gpu(
@@ -97,7 +97,7 @@ def pod_without_gpu(
 def _lasting(tolerations: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield those not of passing taints, which `GpuNodeTaints` leaves out: every pod has some."""
     for toleration in tolerations:
-        if not as_text(toleration.get("key")).startswith(TEMPORARY_TAINT_PREFIXES):
+        if not is_temporary_taint(as_text(toleration.get("key"))):
             yield toleration
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
+from cluster.accounting.pod_requests import effective_requests
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.objects import (
     DAEMON_SETS,
@@ -27,6 +28,7 @@ from cluster.source.objects import (
     is_device_plugin,
 )
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.taints import is_temporary_taint
 from rules.gpu.components import every_version
 from rules.profile.profile import Profile, Taint
 
@@ -34,14 +36,6 @@ from rules.profile.profile import Profile, Taint
 
 # What API servers accept as a name, a label, or a resource; files may contain anything else.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]{0,316}\Z")
-# Taints that Kubernetes, autoscalers and clouds set for a time, and no pod of a user tolerates.
-_PASSING_TAINTS = (
-    *("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/"),
-    *("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"),
-    *("aws-node-termination-handler/", "cloud.google.com/impending-node-termination"),
-)
-# Drivers of networks and volumes, such as Cilium, remove theirs as soon as they run on the node.
-_STARTUP_TAINT = "/agent-not-ready"
 
 
 class Node(NamedTuple):
@@ -87,7 +81,7 @@ def node_of(item: Object) -> Node | None:
 
 def _taint(raw: Mapping[str, Any]) -> Taint | None:
     key, value, effect = (as_text(raw.get(field)) for field in ("key", "value", "effect"))
-    if key.startswith(_PASSING_TAINTS) or key.endswith(_STARTUP_TAINT):
+    if is_temporary_taint(key):
         return None
     if not valid_name(key) or (value and not valid_name(value)):
         return None
@@ -212,14 +206,9 @@ def _of_pods(
         if (namespace := namespace_of(pod)) in homes:
             account = account_of(spec) if len(accounts) < _MAX_KEYS else _OTHERS
             accounts.add((namespace, account))
-        if any(profile.resource(name) for name in _requested(spec)):
+        if any(map(profile.resource, effective_requests(pod))):
             _count(schedulers, valid_name(spec.get("schedulerName")) or "default-scheduler")
     return accounts, schedulers
-
-
-def _requested(spec: Mapping[str, Any]) -> Iterator[str]:
-    for _, container in as_objects(spec.get("containers")):
-        yield from as_object(as_object(container.get("resources")).get("limits"))
 
 
 def _by_name(items: Iterable[Object], value: Callable[[Object], object]) -> dict[str, str]:

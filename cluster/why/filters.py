@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from cluster.accounting.pod_requests import amount_of, effective_requests, whole
 from cluster.accounting.shares import FRACTION, VOLCANO_CARDS
 from cluster.why.amounts import NANO
-from cluster.why.cards.card_rooms import CardRoom, asked_of_a_card
+from cluster.why.cards.card_rooms import CardRequest, CardRoom, asked_of_a_card
 from cluster.why.cards.divided_cards import CardChooser
 from cluster.why.cards.kai_cards import kai_request
 from cluster.why.node_affinity import NodeAffinity
@@ -276,9 +276,9 @@ class Wanted:
             yield from self._volumes.doubts(node)
         for resource, asked in self._of_a_card.items():
             room = node.rooms.get(resource)
-            if room is None or resource in node.divided:
+            if resource in node.divided or (room is None and resource not in node.devices):
                 continue
-            if not room.is_known or asked.most > room.free:
+            if not (room and room.is_known and asked.most <= room.free_on_each(asked.cards)):
                 yield f"how much {resource} is free on one card"
         if self._of_kai and self._of_kai.memory and not node.card_memory:
             yield "how much memory a card has, which no label of the node says"
@@ -392,10 +392,12 @@ class Wanted:
         chosen = self._chooser.choose(node.divided, node.load)
         for resource, asked in self._of_a_card.items():
             room = node.rooms.get(resource)
-            if room is None or asked.least <= room.free:
+            if room is None or asked.least <= room.free_on_each(asked.cards):
                 continue
             if resource == VOLCANO_CARDS:
                 yield Obstacle("Card", "", resource, words=(_of_whole_cards(asked.least, room),))
+            elif asked.cards > 1:
+                yield Obstacle("Card", "", resource, words=(_of_cards(resource, asked, room),))
             elif chosen.reason or resource not in node.divided:
                 yield Obstacle("Card", "", resource, asked.least, room.free, room.total)
             return
@@ -408,6 +410,14 @@ class Wanted:
 def _of_whole_cards(asked: int, room: CardRoom) -> str:
     wanted, idle, total = (amount // NANO for amount in (asked, room.free, room.total))
     return f"the pod asks for {wanted} whole cards, and {idle} of {total} are idle"
+
+
+def _of_cards(resource: str, asked: CardRequest, room: CardRoom) -> str:
+    wanted, free = whole(asked.least), room.free_on_each(asked.cards) // NANO
+    return (
+        f"the pod asks for {wanted} {resource} of each of {asked.cards} cards, and at most {free} "
+        "are free on each of so many"
+    )
 
 
 def is_of_kubernetes(taint: Taint) -> bool:

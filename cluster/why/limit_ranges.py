@@ -1,7 +1,6 @@
 """The changes of a namespace's LimitRanges to a new pod, as the API server's admission makes them.
 
-Source: Kubernetes, `plugin/pkg/admission/limitranger/admission.go`, and for what a LimitRange
-itself gets by default `pkg/apis/core/v1/defaults.go`, SetDefaults_LimitRangeItem.
+Source: Kubernetes, `plugin/pkg/admission/limitranger/admission.go`.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from cluster.source.objects import Object
 from cluster.why.amounts import amount_text
 from cluster.why.hurdles import Hurdle
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.limit_ranges import ContainerLimits, container_limits
 
 _LISTS = ("containers", "initContainers")
 
@@ -32,7 +32,7 @@ class Limited(NamedTuple):
 def apply_limit_ranges(pod: Object, ranges: Iterable[Object]) -> Limited:
     """`pod` with the defaults of `ranges`, which are those of its namespace."""
     defaults: list[str] = []
-    items = [(name, item) for raw in ranges for name, item in _items_of(raw)]
+    items = [(_name_of(raw), item) for raw in ranges for item in container_limits(raw)]
     if not items:
         return Limited(pod)
     spec = {**as_object(pod.get("spec"))}
@@ -50,27 +50,8 @@ def apply_limit_ranges(pod: Object, ranges: Iterable[Object]) -> Limited:
     return Limited({**pod, "spec": spec}, tuple(defaults), tuple(hurdles))
 
 
-class _Item(NamedTuple):
-    """A limit of the type Container."""
-
-    least: Mapping[str, Any]
-    most: Mapping[str, Any]
-    limits: Mapping[str, Any]
-    requests: Mapping[str, Any]
-
-
-def _items_of(raw: Object) -> Iterator[tuple[str, _Item]]:
-    name = as_text(as_object(raw.get("metadata")).get("name"))
-    for _, item in as_objects(as_object(raw.get("spec")).get("limits")):
-        if item.get("type") == "Container":
-            least, most = as_object(item.get("min")), as_object(item.get("max"))
-            limits = {**most, **as_object(item.get("default"))}
-            requests = {**least, **limits, **as_object(item.get("defaultRequest"))}
-            yield name, _Item(least, most, limits, requests)
-
-
 def _with_defaults(
-    container: Mapping[str, Any], items: Iterable[tuple[str, _Item]], defaults: list[str]
+    container: Mapping[str, Any], items: Iterable[tuple[str, ContainerLimits]], defaults: list[str]
 ) -> Object:
     resources = as_object(container.get("resources"))
     limits = {**as_object(resources.get("limits"))}
@@ -90,7 +71,7 @@ def _with_defaults(
     return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
 
 
-def _refusals(container: Mapping[str, Any], name: str, item: _Item) -> Iterator[Hurdle]:
+def _refusals(container: Mapping[str, Any], name: str, item: ContainerLimits) -> Iterator[Hurdle]:
     resources = as_object(container.get("resources"))
     limits, requests = as_object(resources.get("limits")), as_object(resources.get("requests"))
     who = as_text(container.get("name"))
@@ -109,6 +90,10 @@ def _refusals(container: Mapping[str, Any], name: str, item: _Item) -> Iterator[
                 f"{_text(resource, least)} {resource}",
                 "ask for more, or lower `min` of the LimitRange",
             )
+
+
+def _name_of(raw: Object) -> str:
+    return as_text(as_object(raw.get("metadata")).get("name"))
 
 
 def _text(resource: str, quantity: object) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 
 from cluster.why.nodes import Node
 from rules.base.json_values import as_object, as_objects, as_text, as_texts
-
-_MAX_INT64 = 2**63 - 1
+from rules.placement.node_affinity import meets
 
 
 class NodeAffinity:
@@ -88,36 +87,8 @@ def _unmet(term: Mapping[str, Any], node: Node) -> str:
 
 
 def _meets(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`, Matches."""
-    key, listed = as_text(requirement.get("key")), as_texts(requirement.get("values"))
-    value = labels.get(key)
-    match requirement.get("operator"):
-        case "In":
-            return value in listed
-        case "NotIn":
-            return value not in listed
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case operator:
-            return _compares(value or "", operator, listed[0] if listed else "")
-
-
-def _compares(value: str, operator: object, bound: str) -> bool:
-    own, other = _integer(value), _integer(bound)
-    if own is None or other is None:
-        return False
-    return (operator == "Gt" and own > other) or (operator == "Lt" and own < other)
-
-
-def _integer(text: str) -> int | None:
-    """A whole number of 64 bits, as Go's `strconv.ParseInt` reads it."""
-    digits = text[1:] if text[:1] in {"-", "+"} else text
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_MAX_INT64))):
-        return None
-    number = int(text)
-    return number if -_MAX_INT64 - 1 <= number <= _MAX_INT64 else None
+    value = labels.get(as_text(requirement.get("key")))
+    return meets(requirement.get("operator"), value, as_texts(requirement.get("values")))
 
 
 def _requirement_text(requirement: Mapping[str, Any]) -> str:

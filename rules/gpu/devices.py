@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_text, display
+from rules.base.pod_amounts import amounts_together, runs_with_others
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
 from rules.inventory.inventory import GpuPatch, Inventory, RuntimeClass
 from rules.objects.container import Container
@@ -18,6 +19,7 @@ FIELDS_OF_RESOURCES = frozenset({"limits", "requests", "claims"})
 """The fields of a container's `resources`."""
 MISPLACED_RESOURCE_FIELDS = ("limits", "requests", "resource")
 """Fields that a container does not have, where users write resources by mistake."""
+_NANO = 10**9
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 # Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
@@ -308,31 +310,35 @@ def only_init_requests_gpu(pod: Pod) -> bool:
 def effective_requests(pod: Pod) -> dict[str, int]:
     """The whole units of each GPU resource that the scheduler and quotas count for `pod`.
 
-    Containers that run at the same time add up; init containers run one after the other, beside the
-    sidecars that were started before. The overhead of the pod is added. A resource with an amount
+    The overhead of the pod is added to what its containers take together. A resource with an amount
     that is no number is left out.
     """
-    # All resources in one pass: each container may request other ones.
-    highest: dict[str, int] = {}
-    running: dict[str, int] = {}
     unknown: set[str] = set()
-    for container in pod.containers:
-        is_init = container.role == "init" and container.raw.get("restartPolicy") != "Always"
-        for name, device in devices(container).items():
-            amount = device.amount
-            if isinstance(amount, Quantity):
-                total = running.get(name, 0) + amount.value
-                highest[name] = max(highest.get(name, 0), total)
-                if not is_init:
-                    running[name] = total
-            elif amount is not None:
-                unknown.add(name)
+    together = amounts_together(
+        (
+            runs_with_others(container.raw, is_init=container.role == "init"),
+            _requested_amounts(container, unknown),
+        )
+        for container in pod.containers
+    )
     overhead = as_object(pod.spec.get("overhead"))
     found = {}
     for name in requested_resources(pod):
         more = parse(overhead.get(name, 0))
         if isinstance(more, Quantity) and name not in unknown:
-            found[name] = highest.get(name, 0) + more.value
+            found[name] = -(-(together.get(name, 0) + more.nano) // _NANO)
+    return found
+
+
+def _requested_amounts(container: Container, unknown: set[str]) -> dict[str, int]:
+    """The requests of GPU resources in units of 1e-9; those that are no number go to `unknown`."""
+    found = {}
+    for name, device in devices(container).items():
+        amount = device.limit if device.request is None else device.request
+        if isinstance(amount, Quantity):
+            found[name] = max(amount.nano, 0)
+        else:
+            unknown.add(name)
     return found
 
 

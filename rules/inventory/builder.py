@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
+from rules.base.claim_requests import alternatives_of
 from rules.base.json_values import as_object, as_objects, as_text
+from rules.base.limit_ranges import container_limits
 from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import matches_any
 from rules.base.traits import KAI_QUEUE_LABEL
@@ -153,17 +155,15 @@ def _cut_value(value: str) -> str:
 
 
 def _limit_range(raw: Mapping[str, Any], _variables: VariableNames) -> LimitRange:
-    """The defaults are those that the API server fills in: `SetDefaults_LimitRangeItem`."""
     most: dict[str, Any] = {}
     limits: set[str] = set()
     requests: set[str] = set()
-    for _, item in as_objects(as_object(raw.get("spec")).get("limits")):
-        if item.get("type") == "Container":
-            # Of several, the pod must obey all: a rule that reads only one says less.
-            most |= as_object(item.get("max"))
-            limits |= {*as_object(item.get("default")), *as_object(item.get("max"))}
-            requests |= {*as_object(item.get("defaultRequest")), *as_object(item.get("min"))}
-    return LimitRange(most, frozenset(limits), frozenset(requests | limits))
+    for found in container_limits(raw):
+        # Of several, the pod must obey all: a rule that reads only one says less.
+        most |= found.most
+        limits.update(found.limits)
+        requests.update(found.requests)
+    return LimitRange(most, frozenset(limits), frozenset(requests))
 
 
 def _resource_quota(raw: Mapping[str, Any], _variables: VariableNames) -> ResourceQuota:
@@ -239,10 +239,8 @@ def _classes_names_and_sharing(
 
 def _classes_of_requests(requests: list[Mapping[str, Any]]) -> frozenset[str]:
     """The classes of all requests, also of those of which only the first that fits counts."""
-    alternatives = (a for r in requests for _, a in as_objects(r.get("firstAvailable")))
-    exactly = (as_object(request.get("exactly")) for request in requests)
-    named = (as_text(r.get("deviceClassName")) for r in (*requests, *exactly, *alternatives))
-    return frozenset(filter(None, named))
+    wanted = (each for request in requests for each in alternatives_of(request))
+    return frozenset(filter(None, (as_text(each.get("deviceClassName")) for each in wanted)))
 
 
 def _runtime_class(raw: Mapping[str, Any], _variables: VariableNames) -> RuntimeClass:

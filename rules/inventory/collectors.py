@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
+from rules.base.taints import is_temporary_taint
 from rules.base.text_matching import matches_any
 from rules.inventory.inventory import (
     HOSTNAME_LABEL,
@@ -72,8 +73,8 @@ class NodeCollector:
         _, resources, per_card = self._groups[name]
         status = as_object(node.get("status"))
         for resource, count in self._card_counts.items():
-            if total := _amount(status, resource):
-                each = _amount_per_card(total, _amount(status, count))
+            if total := stated_amount(status, resource):
+                each = _amount_per_card(total, stated_amount(status, count))
                 before = per_card.get(resource, each)
                 per_card[resource] = max(each, before) if each and before else 0
         for resource, amount in _offered(status, self._resources):
@@ -155,8 +156,6 @@ class GpuNodeCollector:
 
 MAX_NODES_BEFORE_FLAVORS = 1_000
 """Nodes that are kept for flavors which may follow them."""
-# Kubernetes sets and removes these as the state of a node changes.
-_TAINTS_OF_STATES = "node.kubernetes.io/"
 
 
 class FlavorNodeCollector:
@@ -182,7 +181,7 @@ class FlavorNodeCollector:
         """Add a Node."""
         labels = as_object(as_object(node.get("metadata")).get("labels"))
         taints = flavor_taints(as_object(node.get("spec")).get("taints"))
-        lasting = tuple(each for each in taints if not each.key.startswith(_TAINTS_OF_STATES))
+        lasting = tuple(each for each in taints if not is_temporary_taint(each.key))
         if len(self._nodes) <= MAX_NODES_BEFORE_FLAVORS:
             self._nodes.append((labels, lasting))
         for name in self._labels:
@@ -212,12 +211,15 @@ def flavor_taints(listed: object) -> tuple[FlavorTaint, ...]:
 def _offered(status: Mapping[str, Any], resources: tuple[str, ...]) -> Iterator[tuple[str, int]]:
     """The GPU resources of a node. Its capacity stays when its device plugin restarts."""
     for name in {**as_object(status.get("capacity")), **as_object(status.get("allocatable"))}:
-        if matches_any(resources, name) and (amount := _amount(status, name)):
+        if matches_any(resources, name) and (amount := stated_amount(status, name)):
             yield name, amount
 
 
-def _amount(status: Mapping[str, Any], resource: str) -> int:
-    """Return how much of `resource` the node with this status has; 0 if it does not say so."""
+def stated_amount(status: Mapping[str, Any], resource: str) -> int:
+    """Return how much of `resource` a node with this status has, healthy or not.
+
+    0 if it does not say so.
+    """
     found = [as_object(status.get(field)).get(resource) for field in ("capacity", "allocatable")]
     return max([0, *(a.value for a in map(parse, found) if isinstance(a, Quantity))])
 

@@ -3,8 +3,7 @@
 The semantics are those of Kubernetes' component-helpers (`MatchNodeSelectorTerms`).
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -186,7 +185,7 @@ def _demands_spot(demand: Mapping[str, Any]) -> bool:
 
 # More than any pod needs: what has more is not compared, so that the comparison stays fast.
 MAX_EXPRESSIONS, MAX_VALUES = 50, 500
-_INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_MAX_INT64, _MAX_DIGITS = 2**63 - 1, 63
 
 Labels: TypeAlias = Mapping[str, str]
 
@@ -200,7 +199,7 @@ class Demand(NamedTuple):
 
     def is_met(self, labels: Labels) -> bool:
         """Return whether a node with these labels meets it."""
-        return _MATCH_BY_OPERATOR[self.operator](labels.get(self.key), self.values)
+        return meets(self.operator, labels.get(self.key), self.values)
 
 
 class NodeSelection(NamedTuple):
@@ -262,24 +261,39 @@ def _demands_on_known_labels(
         key, operator = as_text(expression.get("key")), as_text(expression.get("operator"))
         values = expression_values(expression)
         is_known = matches_any(kept, key) and not has_placeholder(key)
-        if is_known and values is not None and operator in _MATCH_BY_OPERATOR:
+        if is_known and values is not None and operator in OPERATORS:
             found.append(Demand(key, operator, frozenset(values)))
     return found
 
 
-def _is_number_beyond(value: str | None, values: frozenset[str], sign: int) -> bool:
-    """Return whether `value` is greater than the one of `values`, or less if `sign` is negative."""
-    texts = (value or "", *values)
-    if len(texts) != 2 or not all(map(_INTEGER_PATTERN.fullmatch, texts)):  # noqa: PLR2004
+OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+"""The operators by which a pod may demand a label of its node."""
+
+
+def meets(operator: object, value: str | None, values: Collection[str]) -> bool:
+    """Return whether a label with `value`, None if a node lacks it, meets an operator and values.
+
+    Source: Kubernetes, `staging/src/k8s.io/apimachinery/pkg/labels/selector.go`.
+    """
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    own, bounds = _integer(value or ""), [*map(_integer, values)]
+    if own is None or len(bounds) != 1 or bounds[0] is None:
         return False
-    return sign * int(texts[0]) > sign * int(texts[1])
+    return (operator == "Gt" and own > bounds[0]) or (operator == "Lt" and own < bounds[0])
 
 
-_MATCH_BY_OPERATOR: Mapping[str, Callable[[str | None, frozenset[str]], bool]] = {
-    "In": lambda value, values: value in values,
-    "NotIn": lambda value, values: value not in values,
-    "Exists": lambda value, _: value is not None,
-    "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, values: _is_number_beyond(value, values, 1),
-    "Lt": lambda value, values: _is_number_beyond(value, values, -1),
-}
+def _integer(text: str) -> int | None:
+    """A whole number of 64 bits, as Go's `strconv.ParseInt` reads it."""
+    digits = text[1:] if text[:1] in {"-", "+"} else text
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
+        return None
+    number = int(text)
+    return number if -_MAX_INT64 - 1 <= number <= _MAX_INT64 else None

@@ -14,8 +14,8 @@ from rules.base.json_values import (
     values_at,
 )
 from rules.base.quantity import Quantity, parse
+from rules.base.taints import is_temporary_taint
 from rules.base.text_matching import has_few_typos, has_placeholder, matches, nearest_word
-from rules.base.traits import NATIVE_TAINT_PREFIX
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
@@ -31,20 +31,6 @@ from rules.workloads.object_kinds import OBJECT_KINDS, NodeFields
 # AWS writes NO_SCHEDULE.
 _SEPARATORS = str.maketrans("", "", "-_ ")
 _REPELLING_EFFECTS = frozenset({"noschedule", "noexecute"})
-# How the keys of taints begin that a controller removes again, or sets before it removes the node:
-# kubernetes/cloud-provider api/well_known_taints.go, kubernetes/autoscaler
-# cluster-autoscaler/utils/taints/taints.go, kubernetes-sigs/karpenter pkg/apis/v1/taints.go,
-# kubernetes-sigs/cluster-api NodeUninitializedTaint,
-# docs.cilium.io/en/stable/installation/taints
-TEMPORARY_TAINT_PREFIXES = (
-    NATIVE_TAINT_PREFIX,
-    "node.cloudprovider.kubernetes.io/",
-    "ToBeDeletedByClusterAutoscaler",
-    "karpenter.sh/disrupt",  # -ed, and before version 1 -ion
-    "karpenter.sh/unregistered",
-    "node.cluster.x-k8s.io/uninitialized",
-    "node.cilium.io/agent-not-ready",
-)
 _LABELS_ARGUMENT, _CPU_POLICY_ARGUMENT = "node-labels", "cpu-manager-policy"
 
 
@@ -79,7 +65,7 @@ class NodeTaint(NamedTuple):
         Its effect is NoSchedule or NoExecute, however it is spelt, and no controller removes it.
         """
         spelt = self.effect.translate(_SEPARATORS).lower()
-        return spelt in _REPELLING_EFFECTS and not self.key.startswith(TEMPORARY_TAINT_PREFIXES)
+        return spelt in _REPELLING_EFFECTS and not is_temporary_taint(self.key)
 
 
 class NodeSettings(NamedTuple):

@@ -61,9 +61,27 @@ def card_memory_of_node(labels: Mapping[str, str]) -> CardMemory | None:
     return _card_memory(lambda label: {labels[label]} if label in labels else None)
 
 
-def cards_of_share(pod: Pod) -> int:
-    """Over how many cards ACK's scheduler spreads the memory of the pod, by its label."""
-    text = as_text(pod.labels.get(GPU_COUNT))
+# More than any node has; one that counts MiB seems to have a thousand times as many.
+MAX_CARDS_PER_NODE = 64
+
+
+def labelled_share_of_card(labels: Mapping[str, str], total: int, unit: str) -> int:
+    """Return how much GPU_MEM the largest card of a node has by its labels; 0 if they do not tell.
+
+    The node offers `total` of it. `unit` is that of the profile: a device plugin may count in
+    another one, and then the node seems to have more cards than any has.
+    """
+    known, mebibytes = card_memory_of_node(labels), MEBIBYTES_BY_UNIT.get(unit, 0)
+    if not (known and mebibytes):
+        return 0
+    if total * mebibytes > MAX_CARDS_PER_NODE * known.largest_mebibytes:
+        return 0
+    return known.largest_mebibytes // mebibytes
+
+
+def cards_of_share(labels: Mapping[str, Any]) -> int:
+    """Over how many cards ACK's scheduler spreads the memory of a pod with these labels."""
+    text = as_text(labels.get(GPU_COUNT))
     is_count = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS_OF_COUNT
     return max(int(text), 1) if is_count else 1
 

@@ -288,6 +288,7 @@ def test_a_scheduler_is_missing_only_if_somebody_looked(tmp_path: Path) -> None:
         (taint("aws-node-termination-handler/spot-itn", "7"), ""),
         (taint("cloud.google.com/impending-node-termination"), ""),
         (taint("node.cilium.io/agent-not-ready"), ""),
+        (taint("node.cluster.x-k8s.io/uninitialized"), ""),
     ],
 )
 def test_taints_that_pods_must_tolerate(found: Object, line: str, tmp_path: Path) -> None:

@@ -140,6 +140,51 @@ def test_a_share_that_no_record_places_is_not_known(why: Asked) -> None:
     assert (status, "how much aliyun.com/gpu-mem is free on one card" in out) == (NOT_KNOWN, True)
 
 
+MEM = "aliyun.com/gpu-mem"
+
+
+@pytest.mark.parametrize(("asked", "expected"), [(40, CAN), (48, CANNOT)])
+def test_memory_that_a_label_spreads_is_asked_of_each_of_several_cards(
+    why: Asked, asked: int, expected: int
+) -> None:
+    spread = pod(limits={MEM: asked}, metadata={"labels": {"aliyun.com/gpu-count": "2"}})
+    status, out = why(node("a", 0, shared=92), ack("t", 0, 15), manifest=spread)
+    assert status == expected
+    if expected == CANNOT:
+        assert f"asks for 24 {MEM} of each of 2 cards, and at most 23 are free on each" in out
+
+
+def test_an_init_container_gets_its_share_of_one_card(why: Asked) -> None:
+    first = {"name": "first", "image": "i", "resources": {"limits": {MEM: 24}}}
+    status, out = why(
+        node("a", 0, shared=92), manifest=pod(limits={MEM: 8}, initContainers=[first])
+    )
+    assert (status, f"asks for 24 {MEM} of one card" in out) == (CANNOT, True)
+
+
+def uncounted_cards(**labels: str) -> dict[str, Any]:
+    """A node that does not say how many cards it has."""
+    made = node("a", 0, shared=92, labels=labels)
+    for field in ("capacity", "allocatable"):
+        made["status"][field].pop("aliyun.com/gpu-count", None)
+    return made
+
+
+@pytest.mark.parametrize(("asked", "expected"), [(20, NOT_KNOWN), (24, CANNOT)])
+def test_labels_say_how_large_cards_are_that_nothing_counts(
+    why: Asked, asked: int, expected: int
+) -> None:
+    cards = uncounted_cards(**{"aliyun.accelerator/nvidia_mem": "23552MiB"})
+    status, out = why(cards, manifest=pod(limits={MEM: asked}))
+    assert status == expected
+    assert (f"how much {MEM} is free on one card" in out) == (expected == NOT_KNOWN)
+
+
+def test_a_sum_of_cards_that_nothing_counts_is_not_room_on_one(why: Asked) -> None:
+    status, _ = why(uncounted_cards(), manifest=pod(limits={MEM: 20}))
+    assert status == NOT_KNOWN
+
+
 HAMI = {"hami.io/node-nvidia-register": "GPU-1,10,15360,100,NVIDIA-T4,0,true:"}
 
 

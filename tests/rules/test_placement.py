@@ -20,6 +20,7 @@ from rules.placement.node_affinity import (
     expressions,
     impossible_label,
     is_empty_term,
+    meets,
     required_terms,
 )
 from rules.placement.tolerations import misspelt_toleration, tolerates
@@ -399,3 +400,24 @@ HAMI = default_policy(["hami"]).profile
 )
 def test_the_scheduler_is_set_as_by_hami(spec: dict[str, Any], expected: object) -> None:
     assert placed(spec, HAMI).get("schedulerName") == expected
+
+
+@pytest.mark.parametrize(
+    ("operator", "value", "values", "expected"),
+    [
+        ("Gt", "9223372036854775807", ["9223372036854775806"], True),
+        ("Gt", "9223372036854775808", ["1"], False),  # no int64
+        ("Lt", "+8", ["9223372036854775807"], True),
+        ("Lt", "-3", ["0"], True),
+        ("Gt", "8", ["1", "2"], False),
+        ("Lt", None, ["9"], False),
+        ("Gt", "eight", ["1"], False),
+        ("NotIn", None, ["a"], True),
+        ("In", None, ["a"], False),
+        ("Equals", "a", ["a"], False),
+    ],
+)
+def test_a_label_meets_an_operator_as_in_kubernetes(
+    operator: str, value: str | None, values: list[str], *, expected: bool
+) -> None:
+    assert meets(operator, value, values) is expected

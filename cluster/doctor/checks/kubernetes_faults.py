@@ -20,6 +20,7 @@ from cluster.kubernetes_faults import (
     KubernetesFault,
 )
 from cluster.source.objects import CLAIMS, SLICES, TAINT_RULES, Object
+from rules.base.claim_requests import alternatives_of
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.profile.platforms.records import Version
 
@@ -106,8 +107,7 @@ def _devices_of(claim: Object) -> Mapping[str, Any]:
 def _requests(claim: Object) -> Iterator[Mapping[str, Any]]:
     """The requests of a claim, each alternative as one."""
     for _, request in as_objects(_devices_of(claim).get("requests")):
-        yield as_object(request.get("exactly")) or request
-        yield from (one for _, one in as_objects(request.get("firstAvailable")))
+        yield from alternatives_of(request)
 
 
 def _is_for_several(request: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from cluster.accounting.account import NodeLoad
 from cluster.accounting.nodes import cards_of
-from cluster.accounting.pod_requests import amount_of
+from cluster.accounting.pod_requests import amount_of, whole
 from cluster.accounting.shares import (
     DEVICES_OF_KAI,
     FRACTION,
@@ -19,8 +19,14 @@ from cluster.accounting.shares import (
 )
 from cluster.why.amounts import NANO
 from cluster.why.cards.divided_cards import PERCENTAGES
-from rules.base.json_values import as_object, as_objects
-from rules.placement.node_labels import GPU_COUNT, GPU_MEM
+from policies.loading import default_policy
+from rules.base.json_values import as_object, as_objects, as_text
+from rules.placement.node_labels import GPU_MEM
+from rules.placement.selected_cards import (
+    MAX_CARDS_PER_NODE,
+    cards_of_share,
+    labelled_share_of_card,
+)
 
 COUNTED_BY_SCHEDULERS = PER_CARD | {*PERCENTAGES.values()}
 """Resources that the schedulers of HAMi and Volcano count, and that no node need offer."""
@@ -32,29 +38,52 @@ KAI_KEYS = (FRACTION, MEMORY, DEVICES_OF_KAI)
 class CardRoom(NamedTuple):
     """The amount of a resource on each card of a node, and the most that is free on one card.
 
-    Amounts are in units of 1e-9. `is_known` is false if a pod has some of a card that nothing
-    records: then less may be free.
+    Amounts are in units of 1e-9. `others` is what is free on each of the other cards, the most
+    first. `is_known` is false if less may be free: a pod has some of a card that nothing records,
+    or the node does not say how many cards it has.
     """
 
     total: int
     free: int
     is_known: bool = True
+    others: tuple[int, ...] = ()
+
+    def free_on_each(self, cards: int) -> int:
+        """Return the most that is free on each of so many cards; 0 if there are fewer."""
+        frees = (self.free, *self.others)
+        return frees[cards - 1] if cards <= len(frees) else 0
 
 
 def rooms_of(node: Mapping[str, Any], load: NodeLoad) -> Mapping[str, CardRoom]:
     """The room on one card of `node`, by resource; `load` is what its pods take."""
-    rooms: dict[str, CardRoom] = {}
+    by_resource: dict[str, list[tuple[int, int]]] = {}
     for card in cards_of(node):
         for resource, total in card.amounts.items():
             free = max(total - load.shares.get((card.card, resource), 0), 0)
-            best = rooms.get(resource)
-            if best is None or _nano(free) > best.free:
-                is_known = resource not in load.unplaced
-                rooms[resource] = CardRoom(total * NANO, _nano(free), is_known)
+            by_resource.setdefault(resource, []).append((_nano(free), total * NANO))
+    rooms: dict[str, CardRoom] = {}
+    for resource, cards in by_resource.items():
+        (free, total), *rest = sorted(cards, reverse=True)
+        others = tuple(other for other, _ in rest)
+        rooms[resource] = CardRoom(total, free, resource not in load.unplaced, others)
+    if GPU_MEM not in rooms and (each := _labelled(node)):
+        alike = (each * NANO,) * (MAX_CARDS_PER_NODE - 1)
+        rooms[GPU_MEM] = CardRoom(each * NANO, each * NANO, is_known=False, others=alike)
     if idle := _idle_of_volcano(node, load):
         rooms.setdefault(VOLCANO_MEMORY, CardRoom(0, 0))
         rooms[VOLCANO_CARDS] = idle
     return rooms
+
+
+def _labelled(node: Mapping[str, Any]) -> int:
+    """The memory of a card by the labels of a node that does not say how many it has; 0 if none."""
+    allocatable = as_object(as_object(node.get("status")).get("allocatable"))
+    resource = default_policy().profile.resource(GPU_MEM) if GPU_MEM in allocatable else None
+    if resource is None:
+        return 0
+    given = as_object(as_object(node.get("metadata")).get("labels"))
+    labels = {key: as_text(value) for key, value in given.items()}
+    return labelled_share_of_card(labels, whole(amount_of(allocatable[GPU_MEM])), resource.unit)
 
 
 def _idle_of_volcano(node: Mapping[str, Any], load: NodeLoad) -> CardRoom | None:
@@ -70,10 +99,14 @@ def _idle_of_volcano(node: Mapping[str, Any], load: NodeLoad) -> CardRoom | None
 
 
 class CardRequest(NamedTuple):
-    """A pod's request of one card, in units of 1e-9: `least`, and `most` if all is on one card."""
+    """A pod's request of one card, in units of 1e-9: `least`, and `most` if all is on one card.
+
+    It gets as much of each of several `cards` if it says so.
+    """
 
     least: int
     most: int
+    cards: int = 1
 
 
 def asked_of_a_card(pod: Mapping[str, Any]) -> Mapping[str, CardRequest]:
@@ -81,14 +114,15 @@ def asked_of_a_card(pod: Mapping[str, Any]) -> Mapping[str, CardRequest]:
 
     Of whole cards of Volcano it is how many.
     """
-    metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
+    labels = as_object(as_object(pod.get("metadata")).get("labels"))
+    spec = as_object(pod.get("spec"))
     found = {}
-    is_spread = GPU_COUNT in as_object(metadata.get("labels"))
     for resource in _SHARED:
-        amounts = [*_limits(spec, resource)]
-        # With this label, ACK spreads the memory of a pod over several cards.
-        if amounts and not (is_spread and resource == GPU_MEM):
-            found[resource] = CardRequest(max(amounts), sum(amounts))
+        amounts, initial = [*_limits(spec, resource)], [*_limits(spec, resource, "initContainers")]
+        if amounts or initial:
+            cards = cards_of_share(labels) if resource == GPU_MEM else 1
+            least, most = max((*amounts, *initial)), max((sum(amounts), *initial))
+            found[resource] = CardRequest(-(-least // cards), -(-most // cards), cards)
     for resource in (VOLCANO_MEMORY, VOLCANO_CARDS):  # all containers have the same card
         asked = [sum(_limits(spec, resource)), *_limits(spec, resource, "initContainers")]
         if most := max(asked):

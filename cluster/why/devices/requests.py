@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.accounting.pod_requests import amount_of, whole
+from rules.base.claim_requests import alternatives_of
 from rules.base.json_values import as_object, as_objects, as_text
 
 MAX_DEVICES = 32
@@ -84,13 +85,12 @@ def read_claim(label: str, spec: Mapping[str, Any]) -> ClaimRequest:
     requests = []
     for _, raw in as_objects(devices.get("requests")):
         name = as_text(raw.get("name"))
-        found = [each for _, each in as_objects(raw.get("firstAvailable"))]
-        alternatives = [
-            _read_request(f"{name}/{as_text(each.get('name'))}", each) for each in found
-        ]
-        # Before version v1, what is in `exactly` was in the request itself.
+        is_choice = bool(as_objects(raw.get("firstAvailable")))
         requests.append(
-            tuple(alternatives) or (_read_request(name, as_object(raw.get("exactly")) or raw),)
+            tuple(
+                _read_request(f"{name}/{as_text(each.get('name'))}" if is_choice else name, each)
+                for each in alternatives_of(raw)
+            )
         )
     constraints, doubt = [], ""
     for _, raw in as_objects(devices.get("constraints")):

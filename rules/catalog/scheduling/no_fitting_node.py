@@ -49,11 +49,9 @@ from rules.inventory.inventory import SURVEY_NAME, DeviceClass, Inventory, NodeG
 from rules.objects.container import POD_SPEC
 from rules.placement.node_affinity import NodeSelection, required_terms
 from rules.placement.node_labels import GPU_MEM
-from rules.placement.selected_cards import MEBIBYTES_BY_UNIT, card_memory_of_node, cards_of_share
+from rules.placement.selected_cards import cards_of_share, labelled_share_of_card
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-# More than any node has; one that counts MiB seems to have a thousand times as many.
-MAX_CARDS_PER_NODE = 64
 _STAYS_PENDING = "the pod stays Pending"
 HELP = "`kubectl get nodes --show-labels` and `gpuward gpus` show what there is"
 
@@ -150,7 +148,7 @@ def _findings_of_too_large_shares(
     `nodes` and `effect` are for the messages.
     """
     resource = pod.profile.resource(GPU_MEM)
-    unit = MEBIBYTES_BY_UNIT.get(resource.unit, 0) if resource else 0
+    unit = resource.unit if resource else ""
     cards = [_largest_card_memory(group, unit) for group in groups if group.resources.get(GPU_MEM)]
     if not cards or not all(cards):
         return
@@ -159,7 +157,7 @@ def _findings_of_too_large_shares(
         if device is None:
             continue
         amount = device.amount
-        if isinstance(amount, Quantity) and amount.value > max(cards) * cards_of_share(pod):
+        if isinstance(amount, Quantity) and amount.value > max(cards) * cards_of_share(pod.labels):
             reason = (
                 f"{container} asks for {display(f'{GPU_MEM}: {amount.text}')}, and no card of "
                 f"{nodes} on which the pod may run has more than {max(cards)}"
@@ -169,20 +167,10 @@ def _findings_of_too_large_shares(
             yield found._replace(key=f"card.{GPU_MEM}", container=container)
 
 
-def _largest_card_memory(group: NodeGroup, unit: int) -> int:
-    """Return how much GPU_MEM the largest card of these nodes has; 0 if that is unknown.
-
-    `unit` is how many MiB one is by the profile, 0 if that is unknown.
-    """
-    stated, labelled = group.per_card.get(GPU_MEM, 0), card_memory_of_node(group.labels)
-    # A device plugin may count in another unit than the profile says.
-    if (
-        labelled
-        and unit
-        and group.resources[GPU_MEM] * unit <= MAX_CARDS_PER_NODE * labelled.largest_mebibytes
-    ):
-        return max(stated, labelled.largest_mebibytes // unit)
-    return stated
+def _largest_card_memory(group: NodeGroup, unit: str) -> int:
+    """Return how much GPU_MEM the largest card of these nodes has; 0 if that is unknown."""
+    labelled = labelled_share_of_card(group.labels, group.resources[GPU_MEM], unit)
+    return max(group.per_card.get(GPU_MEM, 0), labelled)
 
 
 def _finding(path: Path, key: str, reason: str, effect: str = _STAYS_PENDING) -> Finding:

@@ -36,7 +36,7 @@ SPREAD_ADVICE = f", or spread it over several cards by the pod label {GPU_COUNT}
 
 def check(pod: Pod, _context: Context) -> Findings:
     """Yield each percentage that no card can provide; a request counts only without a limit."""
-    cards = cards_of_share(pod)
+    cards = cards_of_share(pod.labels)
     for container in pod.containers:
         if GPU_CORE in container.limits:
             yield from _findings_of_amount(container, "limits", cards)

@@ -77,7 +77,7 @@ def _findings_of_sum(pod: Pod, context: Context) -> Findings:
         and not _is_reported_as_bytes(amount, context)
     ]
     total = sum(amount.value for _, _, amount in shares)
-    if len(shares) > 1 and (fault := _fault(pod, shares[0][1], total, cards_of_share(pod))):
+    if len(shares) > 1 and (fault := _fault(pod, shares[0][1], total, cards_of_share(pod.labels))):
         container, device, _ = shares[-1]
         yield Finding(
             path=container.amount_path(GPU_MEM),
@@ -120,7 +120,7 @@ def _is_memory(device: Device) -> bool:
 def _cards(pod: Pod, container: Container, device: Device) -> int:
     """Return over how many cards the memory is spread."""
     if device.name == GPU_MEM:
-        return cards_of_share(pod)
+        return cards_of_share(pod.labels)
     cards = devices(container).get(KOORDINATOR_CARDS) if device.resource.unit == _BYTES else None
     amount = cards.amount if cards else None
     return max(1, amount.value) if isinstance(amount, Quantity) else 1
