@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from cluster.accounting.pod_requests import has_terminated
 from cluster.audit.facts import AuditFacts, kind_of
 from cluster.audit.period import ALWAYS, Period
+from cluster.audit.replicas import MARSHAL_VERSION, replica_key
 from cluster.source.objects import Object, namespace_in, without_managed_fields
 from policies.policy import Policy
 from reports.findings import (
@@ -25,6 +26,7 @@ from reports.findings import (
 from reports.formats import many, some
 from reports.owners import Owners
 from reports.results import MAX_FINDINGS, InputNotEvaluated, Remark, Results
+from rules.base.caching import BoundedCache
 from rules.base.json_values import Path, as_object, as_objects, as_text
 from rules.engine.bounds import (
     LARGE_OBJECT_BYTES,
@@ -105,11 +107,14 @@ class ObjectEvaluator:
         self._refused_by = refused_by
         self._period = period
         self._owners = Owners()
+        # The keys of running pods in which nothing was found.
+        self._clean_pods: BoundedCache[bytes, None] = BoundedCache()
         self._merge_at = _UNMERGED
 
     def use(self, facts: AuditFacts) -> None:
         """Use what is known of the cluster from now on."""
         self._facts = facts
+        self._clean_pods.clear()
         self._context = self._context._replace(inventory=facts.inventory)
 
     def evaluate(self, raw: Object) -> Evaluated:
@@ -157,8 +162,13 @@ class ObjectEvaluator:
             self.incomplete.add(about.namespace if about else "")
 
     def _check(self, raw: Object, ref: ObjectRef) -> list[Finding]:
+        results, key = self.results, replica_key(raw, self._context.inventory)
+        if key in self._clean_pods:  # nor is there anything in a replica
+            results.pods += 1
+            return []
         result = check(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS))
-        results = self.results
+        if key and _is_clean_pod(result):
+            self._clean_pods.store(key, None)
         results.pods += len(result.pod_paths)
         results.components += result.components
         results.other_objects += result.other_objects
@@ -192,9 +202,16 @@ class ObjectEvaluator:
         self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
 
 
-# A third of the time that JSON takes. In this version every text is written out; JSON is at most
-# eight times as long: `false` with its comma has seven characters, a control character six.
-MARSHAL_VERSION, MAX_JSON_PER_BYTE = 2, 8
+def _is_clean_pod(result: EvaluationResult) -> bool:
+    """Return whether there is one pod and nothing else to report, not even that it is excepted."""
+    found = (result.findings, result.excepted, result.malformed_fields, result.failures)
+    others = result.components or result.other_objects
+    return len(result.pod_paths) == 1 and not (others or any(found))
+
+
+# A third of the time that JSON takes, which is at most eight times as long: `false` with its comma
+# has seven characters, a control character six.
+MAX_JSON_PER_BYTE = 8
 # Half the time that `json.dumps` takes.
 _encode = json.JSONEncoder(check_circular=False).encode
 

@@ -15,6 +15,7 @@ import yaml
 from cluster.audit import evaluation
 from cluster.audit.cli import main
 from cluster.audit.facts import EVALUATED_WITH_FACTS
+from cluster.audit.replicas import MARSHAL_VERSION
 from rules.engine.fixing import check
 from rules.finding import Action
 from rules.inventory.inventory import RECORD_TYPES, Inventory
@@ -506,7 +507,7 @@ def test_what_is_both_a_fact_and_evaluated_is_listed_once(
 )
 def test_no_json_is_longer_than_is_assumed_of_an_object(value: Any) -> None:
     raw = {"apiVersion": "v1", "kind": "Pod", "spec": [value] * 500 + [{str(value): value}]}
-    size = evaluation.MAX_JSON_PER_BYTE * len(marshal.dumps(raw, evaluation.MARSHAL_VERSION))
+    size = evaluation.MAX_JSON_PER_BYTE * len(marshal.dumps(raw, MARSHAL_VERSION))
     assert len(json.dumps(raw)) <= size
 
 
