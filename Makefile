@@ -9,7 +9,7 @@ ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 .PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
 .PHONY: test-commands test-controllers test-node test-node-1.34 test-oldest
 .PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
-.PHONY: bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
+.PHONY: fuzz bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
 
 demo: .venv/.lint
 	@$(BIN)/python examples/demo.py
@@ -202,6 +202,23 @@ site: .venv/.site
 # Puts faults into a copy of the code, and lists those that no test notices: docs/testing.md.
 mutation: .venv/.dev
 	$(BIN)/python -m tools.mutation $(MUTATION)
+
+# Lets chance write inputs for each target of tests/fuzzing, or for some: docs/fuzzing.md.
+SECONDS ?= 60
+TARGETS ?= $(notdir $(wildcard tests/fuzzing/corpus/*))
+fuzz: .venv/.fuzz
+	@for target in $(TARGETS); do \
+		mkdir -p build/fuzzing/$$target; \
+		$(BIN)/python -m tests.fuzzing.run $$target -max_total_time=$(SECONDS) -max_len=4096 \
+			-print_final_stats=1 -artifact_prefix=build/fuzzing/$$target- \
+			build/fuzzing/$$target tests/fuzzing/corpus/$$target || exit; \
+	done
+
+# With it atheris, which has wheels for Linux on x86-64.
+.venv/.fuzz: requirements/fuzz.txt .venv/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		--only-binary :all: -r $<
+	@touch $@
 
 clean:
 	rm -rf .venv build dist .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,6 +22,10 @@ _COLON_PATTERN: Final = re.compile(r"[ \t]*:")
 _DASH_PATTERN: Final = re.compile(r"(?:\s|#.*)*+-")
 _DASHES_PATTERN: Final = re.compile(r"[- \t]*")
 
+# With these begin keys that have more than their text.
+_NOTE_STARTS = frozenset("&!*|>")
+_NOTED_KEY_REASON = "the key has an anchor or a tag"
+
 
 class BlockEditor:
     """Plans edits of the entries of the block collection at `place`.
@@ -135,8 +139,8 @@ class BlockEditor:
 def splice_of_renamed_key(source: SourceText, entry: Place, name: str, layout: Layout) -> Splice:
     """The splice that gives the key of `entry` a new name, in the quotes that it has."""
     text = source.text_between(entry.key_start, entry.key_end)
-    if text[:1] in {"&", "!", "*", "|", ">"}:
-        raise PatchError("the key has an anchor or a tag")
+    if text[:1] in _NOTE_STARTS:
+        raise PatchError(_NOTED_KEY_REASON)
     style = {"'": "single", '"': "double"}.get(text[:1], "plain")
     new = quoted_text(name) if layout.is_json else scalar_text(name, style)
     return Splice(entry.key_start, entry.key_end, new)
@@ -224,9 +228,15 @@ class FlowEditor:
 
         In `{a, b: }`, only the second key has a colon.
         """
-        is_item = old.key_end < 0
-        has_colon = is_item or ":" in self._source.text_between(old.key_end, old.start)
-        return " " if has_colon else ": "
+        source = self._source
+        if old.key_end < 0 or ":" in source.text_between(old.key_end, old.start):
+            return " "
+        key = source.text_between(old.key_start, old.key_end)
+        if key[:1] in _NOTE_STARTS:
+            raise PatchError(_NOTED_KEY_REASON)
+        if "\n" in key:
+            raise PatchError("the key is on several lines, and so cannot have a value")
+        return ": "
 
     def _entry_text(self, key: str | int, value: Any, like: int) -> str:
         """The text of a new entry, on as many lines as the entry number `like` suggests."""

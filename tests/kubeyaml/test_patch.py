@@ -330,6 +330,8 @@ def test_a_text_without_a_final_line_break_gets_none() -> None:
         ("a: &a {b: 1}\nc:\n  <<: *a\n", move("/c/b", "/c/d"), "a merge key (<<) supplies"),
         ("a:\n  &b c: 1\n", move("/a/c", "/a/d"), "the key has an anchor or a tag"),
         ("a: &x {b: 1}\nc: {<<: *x}\n", add("/c/d", 1), "a merge key (<<) supplies all other"),
+        ("{!!str a, c: 1}\n", replace("/a", 1), "the key has an anchor or a tag"),
+        ('{"a\n  b", c: 1}\n', replace("/a b", 1), "the key is on several lines"),
         ("a:\n\r- 1\n", add("/a/-", 2), "line breaks other than newlines"),
         ('"{{ .a }}": 1\n', move("/{{ .a }}", "/d"), "a template fills in this text"),
     ],

@@ -118,7 +118,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"reason": None}, "Invalid", "the key 'reason' is missing"),
     ({"expires": None}, "Invalid", "the key 'expires' is missing"),
     ({"expires": "2031-02-31"}, "Invalid", "'2031-02-31' is not a date"),
-    ({"expires": "2030-06-17\n"}, "Invalid", "this should be a date"),
+    ({"expires": "2030-06-17\n"}, "Invalid", "a date such as"),
     ({"match": {"namespace": ["kube-system"]}}, "Invalid", "unknown key 'namespace'"),
     ({"match": {"container": "main"}}, "Invalid", "should be a list"),
     ({"match": {"name": ["x" * 254]}}, "Invalid", "a name, or a pattern"),
