@@ -11,6 +11,7 @@ from rules.base.json_values import as_object, as_objects
 from rules.base.quantity import Quantity, parse
 from rules.objects.pod import Pod
 
+_MAX_PODS = 2**31 - 1  # the API server refuses more
 # Of Kubeflow's kinds: the field with the templates.
 _REPLICA_FIELDS = {
     "JAXJob": "jaxReplicaSpecs",
@@ -98,7 +99,7 @@ def _templates_of_ray(spec: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, An
 
 def _count(raw: Mapping[str, Any], field: str, default: int) -> int:
     value = raw.get(field)
-    return value if type(value) is int and value > 0 else default
+    return value if type(value) is int and 0 < value <= _MAX_PODS else default
 
 
 def _amounts(spec: Mapping[str, Any], resource: str) -> Iterator[int]:
