@@ -107,11 +107,13 @@ node-programs: .venv/.dev
 node: .venv/.dev control-plane node-programs
 	@$(ISOLATED) $(BIN)/python -m tests.testkit.real_node.by_hand
 
-# Starts containers and pods by them, as root, and writes what they get into docs/proof.md.
+# Starts containers and pods by them, as root, and writes what they get into docs/proof.md. Then it
+# enumerates the pods of the model, and fails if one of them gets a device in silence.
 proof: .venv/.dev container-runtime control-plane node-programs
 	@$(BIN)/python -m tests.testkit.container_runtime.executed
 	@GPUWARD_WRITE_PROOF=1 $(ISOLATED) $(BIN)/python -m pytest -q tests/real_node/test_bypasses.py
 	@$(BIN)/python -m tools.doc_pages
+	@$(BIN)/python -m tests.testkit.proof.theorem --features $(or $(FEATURES),2)
 
 # Runs a control plane, and the pods of the chart on it, until Ctrl-C: docs/tour.md.
 plane: .venv/.dev

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.testkit.container_runtime.node import Container, Node, Settings
-from tests.testkit.container_runtime.programs import TOOLKITS, runc, toolkit
+from tests.testkit.container_runtime.programs import TOOLKITS, runc, toolkit, toolkit_answers
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.skipping import skip_missing
 
@@ -41,6 +41,7 @@ def container_programs() -> None:
         runc()
         for version in TOOLKITS:
             toolkit(version)
+            toolkit_answers(version)
     except BuildError as error:
         skip_missing(str(error))
 

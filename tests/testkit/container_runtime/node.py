@@ -20,7 +20,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,7 +125,7 @@ class Node:
         root = bundle / "root"
         root.mkdir(parents=True)
         os.link(self._runc["show-devices"], root / "show-devices")
-        spec = _oci_spec(container, f"/{self.group}/{name}", self.folder)
+        spec = oci_spec(container, f"/{self.group}/{name}", self.folder)
         (bundle / "config.json").write_text(json.dumps(spec), encoding="utf-8")
         runtime = toolkit(settings.version)["nvidia-container-runtime"]
         state = f"--root={self.folder / 'state'}"
@@ -248,8 +248,8 @@ path = "{hook}"
 """
 
 
-def _oci_spec(container: Container, group: str, folder: Path) -> dict[str, Any]:
-    """The container as containerd describes it to the runtime, as far as that matters here."""
+def oci_spec(container: Container, group: str, folder: Path) -> dict[str, Any]:
+    """Return the container as containerd describes it to the runtime, as far as it matters."""
     capabilities = [SYS_ADMIN] if container.is_privileged else list(container.capabilities)
     sets = ("bounding", "effective", "permitted")
     mounts = [
@@ -316,7 +316,11 @@ def _answer(bundle: Path) -> Answer:
         if argument.startswith("--") and "=" in argument
     )
     others |= {name for option, name in _LEGACY.items() if options.get(option)}
-    for name in filter(None, options.get("--device", "").split(",")):
-        index = next((i for i, uuid in GPUS.items() if name in (i, uuid)), name)
-        gpus |= set(GPUS) if name == "all" else {index}
+    gpus |= gpus_named(options.get("--device", "").split(","))
     return Answer(frozenset(gpus), frozenset(others), has_driver=True)
+
+
+def gpus_named(names: Iterable[str]) -> set[str]:
+    """Return the indices of GPUs by what libnvidia-container is asked for; unknown names stay."""
+    by_name = {name: {i} for i, uuid in GPUS.items() for name in (i, uuid)} | {"all": set(GPUS)}
+    return {index for name in names if name for index in by_name.get(name, {name})}

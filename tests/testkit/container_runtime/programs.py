@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.testkit.control_plane.build import Programs, build_programs
-from tests.testkit.control_plane.sources import Source
+from tests.testkit.control_plane.sources import Copied, Source
 from tests.testkit.control_plane.toolchain import BuildError
 
 HERE = Path(__file__).resolve().parent
@@ -38,6 +38,24 @@ RUNC = Source(
     cgo=True,
     home=HERE,
 )
+_HOOK = "cmd/nvidia-container-runtime-hook"
+_HOOK_FILES = ("capabilities.go", "container_config.go", "hook_config.go")
+_ANSWERS = "toolkit-answers"
+TOOLKIT_ANSWERS = {
+    version: Source(
+        f"{_ANSWERS}-{version}",
+        {_ANSWERS: "."},
+        flags=(f"-modfile={go_mod}",),
+        duration="half a minute",
+        cgo=True,
+        home=HERE,
+        module=_ANSWERS,
+        go_mod=go_mod,
+        compiled=Copied(".", _TOOLKIT, tuple(f"{_HOOK}/{file}" for file in _HOOK_FILES)),
+    )
+    for version, go_mod in (("1.17", "1.17.mod"), ("1.19", "1.19.mod"), ("1.20", "go.mod"))
+}
+"""The program that asks a release of the toolkit about many containers at once."""
 SHOW_DEVICES = Source("show-devices", {"show-devices": "."}, duration="some seconds", home=HERE)
 
 
@@ -52,6 +70,11 @@ def release(version: str) -> str:
 def toolkit(version: str) -> Programs:
     """The programs of a toolkit; built if necessary."""
     return _built(TOOLKITS[version])
+
+
+def toolkit_answers(version: str) -> Path:
+    """The program toolkit-answers of a toolkit; built if necessary."""
+    return _built(TOOLKIT_ANSWERS[version])[_ANSWERS]
 
 
 def runc() -> Programs:
@@ -72,6 +95,7 @@ def main() -> int:
         runc()
         for version in TOOLKITS:
             toolkit(version)
+            toolkit_answers(version)
     except BuildError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -35,6 +36,7 @@ from tests.testkit.control_plane.sources import (
     REPORT_KINDS,
     SCHEDULER_FILTERS,
     WORKLOAD_CONTROLLERS,
+    Copied,
     Source,
     kubernetes,
 )
@@ -179,6 +181,7 @@ def _build(go: str, source: Source) -> Path:
     platform = run([go, "env", "GOVERSION", "GOOS", "GOARCH"])
     copied = (source.copied, source.folders) if source.folders else source.copied
     recipe = repr((flags, source.packages, copied, platform))
+    recipe += repr(source.compiled) if source.compiled else ""
     own = sorted(file.name for file in source.folder.glob("*.go"))
     files = [source.go_mod, source.go_sum, *(own if "." in source.packages.values() else [])]
     texts = [(source.folder / name).read_text(encoding="utf-8") for name in files]
@@ -187,6 +190,8 @@ def _build(go: str, source: Source) -> Path:
     with build_once(target) as folder:
         if folder:
             _announce(source, target)
+            if source.compiled:
+                flags.append(f"-overlay={_overlay(go, source, source.compiled, folder)}")
             for name, package in source.packages.items():
                 command = [go, "build", *flags, f"-o={folder / name}", package]
                 run(command, source.folder, cgo=source.cgo)
@@ -224,14 +229,27 @@ def _copy_files(go: str, source: Source, folder: Path) -> None:
             shutil.copyfile(source_file, target)
 
 
+def _overlay(go: str, source: Source, compiled: Copied, folder: Path) -> Path:
+    """A file that tells Go to compile files of another module beside those of the source."""
+    home = _module_folder(go, source, compiled.module)
+    files = {
+        str(source.folder / compiled.folder / Path(file).name): str(home / file)
+        for file in compiled.files
+    }
+    written = folder / "overlay.json"
+    written.write_text(json.dumps({"Replace": files}), encoding="utf-8")
+    return written
+
+
 def module_folder(source: Source, module: str) -> Path:
     """The folder with the files of a required Go module."""
     return _module_folder(go_command(source.go), source, module)
 
 
 def _module_folder(go: str, source: Source, module: str) -> Path:
-    run([go, "mod", "download", module], source.folder)
-    return Path(run([go, "list", "-m", "-f={{.Dir}}", module], source.folder).strip())
+    of_file = f"-modfile={source.go_mod}"
+    run([go, "mod", "download", of_file, module], source.folder)
+    return Path(run([go, "list", of_file, "-m", "-f={{.Dir}}", module], source.folder).strip())
 
 
 def _linker_flags(source: Source) -> str:

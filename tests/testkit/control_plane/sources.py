@@ -52,6 +52,8 @@ class Source(NamedTuple):
     folders: tuple[CopiedFolder, ...] = ()
     go_mod: str = "go.mod"
     """The file with its requirements, which others may have in place of the folder's go.mod."""
+    compiled: Copied | None = None
+    """Go files of a required module that are part of the module's own program."""
 
     @property
     def folder(self) -> Path:

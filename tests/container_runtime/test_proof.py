@@ -1,0 +1,116 @@
+"""All pods of the model with up to two features: docs/proof.md, proof by exhaustion."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testkit.container_runtime.node import Node
+from tests.testkit.coverage.table import bypasses
+from tests.testkit.proof.model import ROWS
+from tests.testkit.proof.states import Proof
+from tests.testkit.proof.theorem import Result, noticed_faults, prove
+from tests.testkit.proof.toolkits import SETTINGS, Toolkits, equivalent, toolkits
+
+pytestmark = pytest.mark.usefixtures("container_programs")
+STOPPED = {"refused", "fixed", "kept off"}
+NOTICED = {
+    "cdi-annotation": {"annotation=cdi.k8s.io"},
+    "device-list-mount": {
+        *("list=all", "list=1", "list=cdi/nvidia.com/gpu/1", "list=x/../all"),
+        *("list=another spelling", "list=/dev/./null", "list=of a claim"),
+    },
+    "gated-device-env": {
+        *("NVIDIA_MOFED=enabled", "NVIDIA_NVSWITCH=enabled"),
+        *("NVIDIA_GDS=enabled", "NVIDIA_GDRCOPY=enabled"),
+    },
+    "image-default-all": {"image=known", "image=agent", "nodes=selected"},
+    "legacy-cuda-version": {"CUDA_VERSION=12.4"},
+    "privileged-gpu": {
+        *("privilege=privileged", "asks=nvidia.com/gpu", "asks=amd.com/gpu", "asks=claim"),
+        *("nodes=selected", "runtime class=nvidia", "image=known"),
+    },
+    "swarm-resource-env": {"swarm=all", "swarm=1"},
+    "visible-devices-env": {
+        *("visible=all", "visible=1", "visible=GPU-91d3", "visible=nvidia.com/gpu=1"),
+        *("visible=0,all", "visible= all , ", "visible=$(WHICH)", "visible=void then all"),
+    },
+    "visible-devices-envfrom": {
+        *("envFrom=prefix NVIDIA_VISIBLE_", "envFrom=prefix NVIDIA_", "envFrom=prefix DOCKER_"),
+    },
+    "visible-devices-valuefrom": {
+        *("visible=of a ConfigMap", "visible=of a Secret", "visible=of an annotation"),
+    },
+}
+"""The rules, and the features to which each must not be blind."""
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toolkits]:
+    with toolkits(tmp_path_factory.mktemp("toolkits")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def proof(asked: Toolkits) -> Proof:
+    return Proof(asked)
+
+
+@pytest.fixture(scope="module")
+def default(proof: Proof) -> Result:
+    return prove(proof, "default", 2)
+
+
+def test_no_admitted_pod_gets_a_device_in_silence(default: Result) -> None:
+    assert default.unexplained == []
+    assert len(default.decided) > 3_000
+    assert default.admitted > 1_000
+
+
+def test_nor_under_the_strict_policy(proof: Proof, default: Result) -> None:
+    strict = prove(proof, "strict", 2)
+    assert strict.unexplained == []
+    assert strict.decided.keys() == default.decided.keys()
+    expected = {row.name for row in ROWS if len(row.has) < 3}
+    assert proof.explained_by == expected, "a row that explains nothing is in the way"
+
+
+def test_a_planted_fault_is_noticed(proof: Proof, default: Result) -> None:
+    found = noticed_faults(proof, default.decided, "default")
+    missing = {
+        rule: values - set(map(str, found.get(rule, ()))) for rule, values in NOTICED.items()
+    }
+    assert not any(missing.values()), missing
+    assert found.keys() == NOTICED.keys()
+
+
+@pytest.mark.parametrize("name", sorted({row.name for row in ROWS}))
+def test_a_row_is_of_the_page_and_says_that_it_is_not_stopped(name: str) -> None:
+    (bypass,) = [each for each in bypasses() if each.name == name]
+    assert bypass.cell("pods") not in STOPPED or name in PARTLY
+
+
+PARTLY = frozenset({"prefix-of-an-alternative", "legacy"})
+"""Rows whose description says in which pods gpuward does not stop them."""
+
+
+def test_containers_that_are_started_get_the_same(
+    default: Result, asked: Toolkits, node: Node
+) -> None:
+    """A sample, started by runc in control groups of whatever version this machine has."""
+    containers = sorted(
+        {
+            each.container
+            for decision in default.decided.values()
+            for each in decision.asked
+            if not each.container.is_privileged
+        }
+    )
+    chosen = random.Random(52)  # noqa: S311 - the same sample every time
+    for container in chosen.sample(containers, 24):
+        settings = chosen.choice(SETTINGS)
+        (predicted,) = asked.ask([container], equivalent(container, settings))
+        started = node.ask(container, settings)
+        assert str(predicted) == str(started), (container, settings)
