@@ -240,7 +240,7 @@ class _Comparer:
 
     def _of_settings(self, rule: Rule[Any]) -> Iterator[Opening]:
         old, new = self._active[rule.name]
-        if claims := self._claims(rule, new):
+        if old != new and (claims := self._claims(rule, new)):
             yield Opening((rule.name,), claims, _difference(old, new), self._today)
 
     def _of_options(self, rule: Rule[Any]) -> Iterator[Opening]:
@@ -262,8 +262,9 @@ class _Comparer:
                 )
 
     def _of_exceptions(self, rule: Rule[Any]) -> Iterator[Opening]:
-        claims = self._kept_claims(rule)
-        for exception in self._changed.get(rule.name, ()) if claims else ():
+        changed = self._changed.get(rule.name, ())
+        claims = self._kept_claims(rule) if changed else ()
+        for exception in changed if claims else ():
             for boxes in _containers_of(exception):
                 day = self._first_open_day(rule.name, exception, boxes)
                 if day is not None:
@@ -353,11 +354,12 @@ class _Comparer:
         """Yield the rules that are not run for `component`, and were run before."""
         before = self._old.profile.components
         is_covered = any(_covers(other, component, self._joker) for other in before)
-        # Some rules look at components in other ways, so all of them count for a new one.
-        rules = [rule for rule in CATALOG if self._claims(rule)]
-        rules.sort(key=lambda rule: rule.name not in component.rules)
+        rules = list(CATALOG)
         if is_covered:
             rules = [r for r in rules if r.name in component.rules and self._is_freed(r)]
+        # Some rules look at components in other ways, so all of them count for a new one.
+        rules = [rule for rule in rules if self._claims(rule)]
+        rules.sort(key=lambda rule: rule.name not in component.rules)
         if not rules:
             return
         who = f"{', '.join(component.service_accounts)} in {', '.join(component.namespaces)}"
@@ -664,6 +666,8 @@ def _loosened_settings(old: Policy, new: Policy) -> list[str]:
 
 def _loosened_limits(old: Policy, new: Policy) -> Iterator[str]:
     """Yield what owners of namespaces may accept themselves, and could not before."""
+    if not new.gpu_exception_limits:
+        return
     joker = _unused_character(old, new)
     refused = {
         rule.name
