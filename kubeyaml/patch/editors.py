@@ -211,8 +211,10 @@ class FlowEditor:
             start, stop = self._entries[number - 1].end, old.end
         else:
             start, stop = self._starts[0], self._starts[1]
-        self._refuse_comments(start, self._starts[number])
-        self._refuse_comments(old.end, stop)
+        for begin, end in ((start, self._starts[number]), (old.end, stop)):
+            self._refuse_comments(begin, end)
+            if "<<" in self._source.text_between(begin, end):
+                raise PatchError("a merge key (<<) stands beside the entry")
         return [Splice(start, stop)]
 
     def _add_first(self, key: str | int, value: Any) -> list[Splice]:
