@@ -78,10 +78,13 @@ def _operation(source: random.Random, places: list[tuple[tuple[Any, ...], Any]])
 
 def _check_other_lines(old: str, new: str, document: Document, operation: Operation) -> None:
     """The lines above the collection that is changed stay, and those below it."""
-    place: Any = document.place
+    places: list[Any] = [document.place]
     for part in operation["path"].split("/")[1:-1]:
-        step = part.replace("~1", "/").replace("~0", "~")
-        place = place.inside[int(step) if isinstance(place.inside, list) else step]
+        step, inside = part.replace("~1", "/").replace("~0", "~"), places[-1].inside
+        places.append(inside[int(step) if isinstance(inside, list) else step])
+    # Without its only entry, a collection becomes empty braces, which may stand elsewhere.
+    is_emptied = operation["op"] == "remove" and len(places[-1].inside) == 1
+    place = places[max(0, len(places) - 1 - is_emptied)]
     start = place.start if place.key_start < 0 else place.key_start
     above = old[: old.rfind("\n", 0, start - document.start) + 1]
     assert new.startswith(above), "a line above the edit has changed"
