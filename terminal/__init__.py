@@ -8,7 +8,6 @@ import math
 import os
 import re
 import sys
-import unicodedata
 from collections.abc import Mapping
 from typing import Any, NoReturn, TextIO
 
@@ -86,6 +85,8 @@ def display_width(text: str) -> int:
 
 
 def _columns(character: str) -> int:
+    import unicodedata  # noqa: PLC0415  # most texts are ASCII
+
     if unicodedata.category(character) in {"Mn", "Me", "Cf"}:  # drawn upon the one before
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -103,8 +103,10 @@ def _example(hint: Any) -> Any:
     if hasattr(hint, "_fields"):
         return hint(*map(_example, get_type_hints(hint).values()))
     parts = [part for part in get_args(hint) if part is not Ellipsis]
-    if get_origin(hint) is UnionType or not parts:
-        return 7 if hint in (Any, int) else True if hint is bool else str((*parts, hint)[0])
+    if get_origin(hint) is UnionType:
+        return _example(parts[0])
+    if not parts:
+        return 7 if hint in (Any, int) else True if hint is bool else str(hint)
     if get_origin(hint) in {tuple, frozenset}:
         return get_origin(hint)([_example(parts[0])])
     return {"key": _example(parts[1])}
