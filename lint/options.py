@@ -210,7 +210,9 @@ def parse_lint_settings(arguments: list[str], prog: str = "gpuward lint") -> Lin
 
 def _fix_arguments(options: argparse.Namespace, arguments: list[str]) -> tuple[str, ...] | None:
     """The arguments with which `gpuward fix` fixes what `gpuward lint ARGUMENTS` finds, if any."""
-    changes_or_reports = options.fix or options.diff or options.patch or options.output
+    changes_or_reports = (
+        options.fix or options.diff or options.patch or options.output or options.reports
+    )
     has_other_input = options.render or options.staged or options.changed_since
     if changes_or_reports or has_other_input or "-" in options.paths:
         return None

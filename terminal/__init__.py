@@ -146,7 +146,9 @@ def _is_kept(line: str) -> bool:
     """Return whether a line is a part of a command or a row of a table, which is not wrapped."""
     words = line.split()
     return bool(words) and (
-        words[-1] == "\\" or line.startswith("    -") or bool(re.search(r":  +\S", line))
+        words[-1] == "\\"
+        or line.startswith(("    -", "  gpuward ", "  kubectl "))
+        or bool(re.search(r":  +\S", line))
     )
 
 

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, NoReturn, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import urllib3
 import yaml
@@ -440,7 +440,13 @@ def _failure(what: str, error: Exception, host: str, proxy: Proxy | None) -> Clu
     is_final = isinstance(cause, urllib3.exceptions.SSLError) or isinstance(error, OSError)
     kind = ClusterError if is_final else UnreachableError
     way = f"through {proxy}: " if proxy else ""
-    return kind(f"{what}: {way}{host}: {_reason(cause)}")
+    return kind(f"{what}: {way}{_without_secrets(host)}: {_reason(cause)}")
+
+
+def _without_secrets(url: str) -> str:
+    """The scheme, host and port of `url`, which may also have a user, a password or a token."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 # What urllib3 says of these begins with its own objects.

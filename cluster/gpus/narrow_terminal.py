@@ -13,6 +13,8 @@ Row = Sequence[str]
 
 _NARROWEST = 10  # characters of a column that is folded
 _SAYS_NOTHING = {"0", "-", "<none>", ""}
+# A column that says so all the same.
+_NEVER_SILENT = ("FREE",)
 # Left out if need be, but not as the first column, which says what a row is about.
 _OPTIONAL = ("MODEL", "PLATFORM")
 
@@ -30,7 +32,11 @@ def fitted(rows: Sequence[Row], width: float, padding: int) -> list[Row]:
     can be done without; the cells of what is still too wide are folded into several lines.
     """
     columns = [*zip(*rows, strict=True)]
-    silent = [c for c in columns[1:] if len(rows) > 1 and _SAYS_NOTHING.issuperset(c[1:])]
+    silent = [
+        column
+        for column in columns[1:]
+        if len(rows) > 1 and column[0] not in _NEVER_SILENT and _SAYS_NOTHING.issuperset(column[1:])
+    ]
     optional = [c for name in _OPTIONAL for c in columns[1:] if c[0] == name]
     for column in [*reversed(silent), *optional]:
         if _width(columns, padding) > width and column in columns:

@@ -55,7 +55,7 @@ def write_after_findings(out: TextIO, results: Results, style: ReportStyle) -> N
     if not style.quiet:
         if style.fix_arguments is not None and (what := _offered_fixes(results, style)):
             command = _fix_command(style.fix_arguments)
-            out.write(printable(f"next: {command} shows {what}") + "\n")
+            out.write(f"next: {command} shows {what}\n")
         out.write(_summary_line(results, style) + "\n")
 
 
@@ -63,7 +63,7 @@ def _fix_command(arguments: Sequence[str]) -> str:
     import shlex  # noqa: PLC0415  # most files have no findings
 
     command = shlex.join(["gpuward", "fix", "--diff", *arguments])
-    if len(command) > _WRAP_WIDTH - 20:
+    if len(command) > _WRAP_WIDTH - 20 or "`" in command or printable(command) != command:
         return "gpuward fix --diff, with the same arguments,"
     return f"`{command}`"
 
@@ -74,10 +74,11 @@ def _offered_fixes(results: Results, style: ReportStyle) -> str:
     safe = sum(finding.fixable for finding in shown)
     # A policy may forbid some of them.
     unsafe = sum(bool(finding.fix) and not finding.fixable for finding in shown)
+    # Nor can each be written: a value may have an anchor.
+    more = f"{unsafe} more" if safe else _fixes(unsafe)
     parts = [_fixes(safe)] if safe else []
-    if unsafe:
-        parts.append(f"up to {f'{unsafe} more' if safe else _fixes(unsafe)} with --unsafe-fixes")
-    return ", and ".join(parts)
+    parts += [f"{more} with --unsafe-fixes"] if unsafe else []
+    return f"up to {', and '.join(parts)}" if parts else ""
 
 
 def _fixes(count: int) -> str:

@@ -38,6 +38,11 @@ def test_columns_without_a_word_go_first_and_the_model_next() -> None:
     assert lines(70, stranded)[0].split() == ["NAME", "RESOURCE", "FREE", "STRANDED"]
 
 
+def test_that_nothing_is_free_is_said() -> None:
+    full = [(*row[:3], "0", "0") for row in ROWS]
+    assert lines(50, full)[0].split() == ["NAME", "RESOURCE", "FREE"]
+
+
 def test_names_are_folded_after_their_separators() -> None:
     assert lines(40) == [
         "NAME   RESOURCE         FREE",

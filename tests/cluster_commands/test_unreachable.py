@@ -31,6 +31,15 @@ def test_nothing_listens(tmp_path: Path) -> None:
     assert error_of(tmp_path, server) == "no connection: connection refused"
 
 
+def test_no_secret_of_the_address_is_shown(tmp_path: Path) -> None:
+    server = f"127.0.0.1:{free_port()}"
+    url = f"https://alice:s3cret@{server}/base?token=s3cret"
+    connection = Connection.like_kubectl(write_kubeconfig(tmp_path, url, {}))
+    with pytest.raises(ClusterError, match=f"https://{server}: no connection") as caught:
+        connection.request("GET", "/api/v1/nodes")
+    assert "s3cret" not in str(caught.value)
+
+
 def test_the_name_is_not_known(tmp_path: Path) -> None:
     text = error_of(tmp_path, "https://nowhere.invalid:6443")
     assert text.startswith("the name of the host cannot be resolved")

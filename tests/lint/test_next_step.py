@@ -13,8 +13,8 @@ from tests.testkit.lint_command import LintCommand
 from tests.testkit.paths import ROOT
 
 NEXT = re.compile(
-    r"^next: `gpuward (?P<command>.+)` shows (?:(?P<safe>\d+) fix(?:es)?)?(?:, and )?"
-    r"(?:up to (?P<more>\d+) (?:more|fix(?:es)?) with --unsafe-fixes)?$",
+    r"^next: `gpuward (?P<command>.+)` shows up to (?P<safe>\d+) fix(?:es)?"
+    r"(?:, and (?P<more>\d+) more with --unsafe-fixes)?$",
     re.MULTILINE,
 )
 
@@ -42,6 +42,7 @@ def test_as_many_fixes_are_shown_and_written_as_it_says(
         ["pod.yaml", "-o", "text"],
         ["pod.yaml", "-o", "concise"],
         ["pod.yaml", "--fix"],
+        ["pod.yaml", "--report", "json=report.json"],
         ["-"],
     ],
 )
@@ -58,4 +59,11 @@ def test_a_command_that_is_too_long_is_not_repeated(command: LintCommand) -> Non
     for name in names:
         command.write(name, REQUEST)
     line = command(*names).out.splitlines()[-2]
-    assert line == "next: gpuward fix --diff, with the same arguments, shows 9 fixes"
+    assert line == "next: gpuward fix --diff, with the same arguments, shows up to 9 fixes"
+
+
+@pytest.mark.parametrize("name", ["a`id`b.yaml", "a\nb.yaml"])
+def test_a_name_that_cannot_be_copied_is_not_repeated(command: LintCommand, name: str) -> None:
+    command.write(name, REQUEST)
+    line = command(name).out.splitlines()[-2]
+    assert line == "next: gpuward fix --diff, with the same arguments, shows up to 1 fix"
