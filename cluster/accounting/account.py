@@ -97,10 +97,12 @@ class NodeLoad:
             for share in consumer.shares:
                 place = share.card, share.resource
                 self.shares[place] = self.shares.get(place, 0) + share.amount
-            self.tasks.update(consumer.tasks)
-            self.kai.update(consumer.kai)
+            if consumer.tasks:
+                self.tasks.update(consumer.tasks)
+                self.doubled.update(card for card, count in consumer.tasks.items() if count > 1)
+            if consumer.kai:
+                self.kai.update(consumer.kai)
             self.reserved += consumer.reserved
-            self.doubled.update(card for card, count in consumer.tasks.items() if count > 1)
             self.unplaced.update({*consumer.amounts} - {s.resource for s in consumer.shares})
 
     def with_pods(self, requests: Mapping[str, int], count: int) -> NodeLoad:

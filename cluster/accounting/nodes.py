@@ -66,8 +66,9 @@ def cards_of(node: Mapping[str, Any], *, with_sick: bool = False) -> tuple[Card,
     `with_sick`: also those that are not healthy and that their scheduler gives to pods.
     """
     annotations = as_object(as_object(node.get("metadata")).get("annotations"))
+    status = as_object(node.get("status"))
     found = [
-        *_ack(as_object(as_object(node.get("status")).get("allocatable"))),
+        *_ack(as_object(status.get("allocatable"))),
         *_hami(as_text(annotations.get("hami.io/node-nvidia-register"))),
         *(
             card
@@ -75,7 +76,7 @@ def cards_of(node: Mapping[str, Any], *, with_sick: bool = False) -> tuple[Card,
             if card.is_healthy or with_sick
         ),
         *_volcano_shared(
-            as_object(as_object(node.get("status")).get("capacity")),
+            as_object(status.get("capacity")),
             as_text(annotations.get("volcano.sh/gpu-unhealthy-ids")),
         ),
     ]
@@ -84,7 +85,8 @@ def cards_of(node: Mapping[str, Any], *, with_sick: bool = False) -> tuple[Card,
 
 def _ack(allocatable: Mapping[str, Any]) -> Iterator[Card]:
     """ACK's cards are equal: the memory of the node divided by their number."""
-    count = whole(amount_of(allocatable.get(GPU_COUNT)))
+    if not (count := whole(amount_of(allocatable.get(GPU_COUNT)))):
+        return
     memory = whole(amount_of(allocatable.get(GPU_MEM)))
     cores = whole(amount_of(allocatable.get(GPU_CORE)))
     for index in range(min(count, _MAX_CARDS)):
@@ -139,7 +141,8 @@ def _volcano_shared(capacity: Mapping[str, Any], unhealthy: str) -> Iterator[Car
 
     Source: volcano-sh/volcano pkg/scheduler/api/devices/nvidia/gpushare
     """
-    count = whole(amount_of(capacity.get(VOLCANO_CARDS)))
+    if not (count := whole(amount_of(capacity.get(VOLCANO_CARDS)))):
+        return
     memory = whole(amount_of(capacity.get(VOLCANO_MEMORY)))
     broken = unhealthy[:_MAX_CHARACTERS].split(",")
     for index in range(min(count, _MAX_CARDS)):

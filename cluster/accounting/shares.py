@@ -45,6 +45,8 @@ def containers_by_card(pod: Mapping[str, Any]) -> Mapping[str, int]:
 
     Init containers run one after the other: alone on a card, they count as one.
     """
+    if _DIVIDED.keys().isdisjoint(_annotations(pod)):
+        return {}
     found: Counter[str] = Counter()
     for key in _DIVIDED:
         initial, others = _containers(pod, key)
@@ -59,9 +61,10 @@ def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
     `requests` are those of the pod: Volcano records the card alone. A record that cannot be read
     counts as none: any user may write annotations.
     """
-    metadata = as_object(pod.get("metadata"))
+    annotations = _annotations(pod)
+    if _RECORDS.isdisjoint(annotations):
+        return ()
     found: dict[tuple[str, str], Amount] = {}
-    annotations = as_object(metadata.get("annotations"))
     for key, names in _DIVIDED.items():
         found.update(_of_divided_cards(pod, key, names))
     for key, read in _READERS.items():
@@ -74,8 +77,12 @@ def shares_of(pod: Mapping[str, Any], requests: Requests) -> tuple[Share, ...]:
     if not found:
         found.update(_ack_before_allocation(annotations))
         found.update(_volcano_cards(annotations, requests))
-    found.update(_power_of_known_cards(metadata, requests, found))
+    found.update(_power_of_known_cards(as_object(pod.get("metadata")), requests, found))
     return tuple(Share(*place, amount) for place, amount in found.items())[:_MAX_SHARES]
+
+
+def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    return as_object(as_object(pod.get("metadata")).get("annotations"))
 
 
 def allocation_by_card(text: str) -> dict[int, int]:
@@ -101,7 +108,7 @@ def _ack(resource: str) -> Callable[[str], Iterator[Share]]:
 
 def _ack_before_allocation(annotations: Mapping[str, Any]) -> Iterator[tuple[Any, Amount]]:
     """ACK's older record: one card for all containers of the pod."""
-    card = as_text(annotations.get("ALIYUN_COM_GPU_MEM_IDX"))
+    card = as_text(annotations.get(_ACK_CARD))
     amount = amount_of(annotations.get("ALIYUN_COM_GPU_MEM_POD"))
     if card.isdecimal() and amount:
         yield (card[:10], GPU_MEM), whole(amount)
@@ -132,7 +139,7 @@ def _volcano_cards(
 
     Source: volcano-sh/volcano pkg/scheduler/api/devices/nvidia/gpushare
     """
-    cards = as_text(annotations.get("volcano.sh/gpu-index"))[:_MAX_CHARACTERS].split(",")
+    cards = as_text(annotations.get(_VOLCANO_INDICES))[:_MAX_CHARACTERS].split(",")
     if all(card.isdecimal() for card in cards):
         memory = whole(requests.get(VOLCANO_MEMORY, 0))
         for card in cards[:_MAX_SHARES]:
@@ -160,8 +167,7 @@ def _containers(
     The record is `UUID,type,memory,cores:…;`, with a part for each container. HAMi begins with the
     init containers; Volcano has none of them.
     """
-    metadata, spec = as_object(pod.get("metadata")), as_object(pod.get("spec"))
-    text = as_text(as_object(metadata.get("annotations")).get(key))
+    spec, text = as_object(pod.get("spec")), as_text(_annotations(pod).get(key))
     if not text or len(text) > _MAX_CHARACTERS:
         return (), ()
     containers = [
@@ -217,6 +223,9 @@ _READERS: Mapping[str, Callable[[str], Iterator[Share]]] = {
     # koordinator-sh/koordinator apis/extension/device_share.go
     "scheduling.koordinator.sh/device-allocated": _koordinator,
 }
+_ACK_CARD, _VOLCANO_INDICES = "ALIYUN_COM_GPU_MEM_IDX", "volcano.sh/gpu-index"
+_RECORDS = frozenset((*_DIVIDED, *_READERS, _ACK_CARD, _VOLCANO_INDICES))
+"""The annotations that say which cards a pod has: most pods have none of them."""
 
 
 def whole_number(text: str) -> int:
@@ -255,7 +264,7 @@ def requested(pod: Mapping[str, Any], memory: int) -> Mapping[str, Amount]:
 
     The parts of cards, or MiB if `memory` is 0. Empty if the pod asks for neither.
     """
-    annotations = as_object(as_object(pod.get("metadata")).get("annotations"))
+    annotations = _annotations(pod)
     if not (request := _of_each_card(annotations, memory)):
         return request
     cards = whole_number(as_text(annotations.get(DEVICES_OF_KAI))) or 1
@@ -282,10 +291,11 @@ def kai_memory(pod: Mapping[str, Any], memory: int) -> Mapping[str, int]:
     metadata = as_object(pod.get("metadata"))
     part, wanted = kai_part_or_memory(as_object(metadata.get("annotations")))
     amount = wanted or int(part * memory_for_kai(memory))
+    labels = as_object(metadata.get("labels")) if amount else {}
     return {
         as_text(value): amount
-        for key, value in as_object(metadata.get("labels")).items()
-        if amount and (key == _GROUP or key.startswith(f"{_GROUP}/"))
+        for key, value in labels.items()
+        if key == _GROUP or key.startswith(f"{_GROUP}/")
     }
 
 

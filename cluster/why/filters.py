@@ -103,23 +103,30 @@ class Wanted:
         self._chooser = CardChooser(pod, exists=exists)
         self._of_a_card, self._of_kai = asked_of_a_card(pod), kai_request(pod)
         self.requests = effective_requests(pod)
+        # GPUs first: what is beside them matters only where they are.
+        self._by_importance = sorted(self.requests.items(), key=lambda item: "/" not in item[0])
         self.node_name = as_text(spec.get("nodeName"))
         self._tolerations = [toleration for _, toleration in as_objects(spec.get("tolerations"))]
         self._node_affinity = NodeAffinity(spec)
 
     def obstacles(self, node: Node) -> Iterator[tuple[Obstacle, ...]]:
-        """Yield the obstacle of each filter that refuses `node`; nothing if none does.
+        """Return the obstacle of each filter that refuses `node`; nothing if none does.
 
         kube-scheduler stops at the first. What comes after it says whether it would be enough to
         remove that: also what the same filter would say next. It asks its filters first as if the
         pods that it has nominated for a node were there.
         """
+        ahead = self._ahead.get(node.name)
+        return self._obstacles_with(ahead, node) if ahead else self._obstacles(node)
+
+    def _obstacles_with(
+        self, ahead: Sequence[Nominated], node: Node
+    ) -> Iterator[tuple[Obstacle, ...]]:
         found: list[tuple[Obstacle, ...]] = []
-        if ahead := self._ahead.get(node.name):
-            names = tuple(one.name for one in ahead)
-            for obstacles in self._beside(ahead, node):
-                found.append(tuple(one._replace(kept_for=names) for one in obstacles))
-                yield found[-1]
+        names = tuple(one.name for one in ahead)
+        for obstacles in self._beside(ahead, node):
+            found.append(tuple(one._replace(kept_for=names) for one in obstacles))
+            yield found[-1]
         said = {obstacles[0].message for obstacles in found}
         yield from (one for one in self._obstacles(node) if one[0].message not in said)
 
@@ -363,8 +370,7 @@ class Wanted:
         if room < 1:
             total = node.allocatable.get("pods", 0)
             yield Obstacle(plugin, "Too many pods", "pods", NANO, room * NANO, total)
-        # GPUs first: what is beside them matters only where they are.
-        for name, asked in sorted(self.requests.items(), key=lambda item: "/" not in item[0]):
+        for name, asked in self._by_importance:
             total = node.allocatable.get(name, 0)
             free = total - node.load.requests.get(name, 0)
             if asked > free and not self._is_uncounted(name, node):

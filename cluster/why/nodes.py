@@ -45,7 +45,7 @@ def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
     metadata, spec = as_object(raw.get("metadata")), as_object(raw.get("spec"))
     status = as_object(raw.get("status"))
     allocatable = _amounts(status.get("allocatable"))
-    load = load or NodeLoad()
+    load, memory = load or NodeLoad(), card_memory(raw)
     labels = {key: as_text(value) for key, value in as_object(metadata.get("labels")).items()}
     return Node(
         as_text(metadata.get("name")),
@@ -58,9 +58,9 @@ def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
         _amounts(status.get("capacity")),
         frozenset(name for name, amount in allocatable.items() if "/" in name and amount),
         rooms_of(raw, load),
-        card_memory(raw),
+        memory,
         divided_cards(raw, load),
-        kai_cards(raw, load, card_memory(raw)),
+        kai_cards(raw, load, memory),
     )
 
 

@@ -50,16 +50,20 @@ def kai_cards(node: Mapping[str, Any], load: NodeLoad, memory: int) -> KaiCards:
     free = tuple(size - used for used in load.kai.values() if used)
     # The pods that reserve divided cards for KAI ask for them too.
     taken = whole(load.requests.get(_PLUGIN, 0)) - load.reserved + len(free)
-    has_mig = any(
-        name.startswith(_MIG_PREFIX) and amount_of(amount) for name, amount in allocatable.items()
-    )
-    if _MIG_LABEL in labels:
-        has_mig = as_text(labels[_MIG_LABEL]) in {"true", "True", "TRUE", "t", "T", "1"}
+    strategy = as_text(labels.get(_MIG_STRATEGY))
     return KaiCards(
         memory,
         max(whole(amount_of(allocatable.get(_PLUGIN))) - taken, 0),
         free,
-        as_text(labels.get(_MIG_STRATEGY)) if has_mig else "",
+        strategy if strategy and _has_mig(labels, allocatable) else "",
+    )
+
+
+def _has_mig(labels: Mapping[str, Any], allocatable: Mapping[str, Any]) -> bool:
+    if _MIG_LABEL in labels:
+        return as_text(labels[_MIG_LABEL]) in {"true", "True", "TRUE", "t", "T", "1"}
+    return any(
+        name.startswith(_MIG_PREFIX) and amount_of(amount) for name, amount in allocatable.items()
     )
 
 

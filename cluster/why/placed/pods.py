@@ -150,7 +150,7 @@ class PlacedPods:
         self.disks: dict[str, DisksInUse] = {}
         self.older_at: dict[str, Counter[str]] = {}
         self._users: dict[tuple[str, str], list[str]] = {}
-        self.by_priority: dict[str, dict[int, NodeLoad]] = {}
+        self.by_priority: dict[str, dict[int, Requests]] = {}
         self.nominated: dict[str, list[Nominated]] = {}
         self.beside: dict[str, list[str]] = {}
 
@@ -160,8 +160,9 @@ class PlacedPods:
         node, value = as_text(spec.get("nodeName")), spec.get("priority")
         self.add_at(pod, node, f"{namespace_of(pod)}/{as_text(metadata.get('name'))}")
         priority = value if isinstance(value, int) else 0
-        loads = self.by_priority.setdefault(node, {})
-        loads.setdefault(priority, NodeLoad()).add(requests)
+        taken = self.by_priority.setdefault(node, {}).setdefault(priority, {})
+        for name, amount in requests.items():
+            taken[name] = taken.get(name, 0) + amount
 
     def nominate(self, pod: Mapping[str, Any], requests: Requests) -> None:
         """Count a pod without a node, if kube-scheduler keeps room for it."""
@@ -188,9 +189,9 @@ class PlacedPods:
     def lower(self, node: str, priority: int) -> NodeLoad:
         """Return the amounts that pods of a lower priority take on `node`."""
         lower = NodeLoad()
-        for value, load in self.by_priority.get(node, {}).items():
+        for value, taken in self.by_priority.get(node, {}).items():
             if value < priority:
-                lower = lower.with_pods(load.requests, 1)
+                lower.add(taken)
         return lower
 
     def add_at(self, pod: Mapping[str, Any], node: str, name: str) -> None:
