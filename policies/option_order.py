@@ -91,6 +91,7 @@ def _is_no_smaller(old: float, new: float) -> bool:
 
 _ORDERS: Mapping[tuple[str, str], Callable[[Any, Any], bool]] = {
     ("image-default-all", "every_container"): _is_no_smaller,
+    ("legacy-cuda-version", "every_container"): _is_no_smaller,
     ("left-queue", "controllers"): _excuses_no_more_if_set,
     ("device-injector-annotation", "node_devices"): _is_no_smaller,
     ("reserved-gpushare-keys", "writers"): _excuses_no_more_if_set,

@@ -23,7 +23,13 @@ from rules.base.json_values import (
 )
 from rules.base.traits import LEGACY_VARIABLES
 from rules.finding import Action, Finding, Fix
-from rules.gpu.devices import devices, request_of, requests_gpu, uses_device_plugin
+from rules.gpu.devices import (
+    devices,
+    is_device_class,
+    request_of,
+    requests_gpu,
+    uses_device_plugin,
+)
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
@@ -115,6 +121,22 @@ def is_for_requested_gpu(known: VisibleDevices, container: Container) -> bool:
     if not vendors:
         return known.name == NVIDIA_VISIBLE_DEVICES and requests_gpu(container)
     return not vendors.isdisjoint(known.vendors)
+
+
+def may_be_given_by_variable(container: Container) -> bool:
+    """Return whether the GPU that `container` requests may be given to it by NVIDIA's variable.
+
+    The variable then has to stay as the device plugin, or the scheduler of a part of a GPU, sets
+    it. Cards of other makers do not depend on it.
+    """
+    nvidia = container.profile.visible_variable(NVIDIA_VISIBLE_DEVICES)
+    if nvidia is None or container.is_fraction_target:
+        return uses_device_plugin(container)
+    return any(
+        device.is_requested and device.resource.vendor in nvidia.vendors
+        for name, device in devices(container).items()
+        if not is_device_class(name)
+    )
 
 
 def matching_prefixes(container: Container, variable: str) -> list[tuple[int, Mapping[str, Any]]]:
@@ -281,6 +303,10 @@ def request_of_other_maker(known: VisibleDevices, container: Container) -> str:
     if container.claims or is_for_requested_gpu(known, container):
         return ""
     return request_of(container).first_name
+
+
+OF_ANOTHER_MAKER = "asks for a card of another maker"
+"""The predicate of a message about a container whose device plugin gives no card of NVIDIA."""
 
 
 def message_about_foreign_variable(

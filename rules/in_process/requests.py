@@ -6,6 +6,7 @@ Twins of `rules.gpu.devices`, of `Pod._fraction_target` and of `Container.added_
 from collections.abc import Iterator, Mapping
 
 from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA_PATTERN
+from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
 from rules.in_process.expression import (
     OBJECT,
     POLICY,
@@ -120,6 +121,19 @@ def facts_of(name: Expression) -> Expression:
 def fits(name: Expression, pattern: Expression) -> Expression:
     """Return whether `name` fits `pattern`, which has the `prefix` of all names that do."""
     return all_of(name.startsWith(pattern.prefix), name.matches(pattern.pattern))
+
+
+def may_be_given_by_variable(container: Expression = CONTAINER) -> Expression:
+    """`may_be_given_by_variable` of `container`."""
+
+    def is_of_nvidia(d: Expression) -> Expression:
+        vendors = POLICY.visible[NVIDIA_VISIBLE_DEVICES].vendors
+        return all_of(not_(is_class(d.name)), is_in(d.facts[0].vendor, vendors))
+
+    return choose(
+        (not_(is_in(NVIDIA_VISIBLE_DEVICES, POLICY.visible)), container.fromPlugin),
+        otherwise=any_of(container.isTarget, container.devices.exists(is_of_nvidia)),
+    )
 
 
 def is_class(name: Expression) -> Expression:

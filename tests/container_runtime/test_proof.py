@@ -7,12 +7,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from rules.catalog.bypass.gated_device_env import DEVICES_AND_PREFIXES
+from rules.gpu.visibility import ALTERNATIVE_VARIABLE, Visibility
 from tests.testkit.container_runtime.node import Node
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.proof.model import ROWS
-from tests.testkit.proof.states import Proof
+from tests.testkit.proof.states import Proof, decide
 from tests.testkit.proof.theorem import Result, noticed_faults, prove
 from tests.testkit.proof.toolkits import SETTINGS, Toolkits, equivalent, toolkits
+
+
+def _without(variable: str) -> dict[str, tuple[str, str]]:
+    """The variables of devices beside GPUs, but for one."""
+    return {name: facts for name, facts in DEVICES_AND_PREFIXES.items() if name != variable}
+
 
 pytestmark = pytest.mark.usefixtures("container_programs")
 STOPPED = {"refused", "fixed", "kept off"}
@@ -45,6 +53,31 @@ NOTICED = {
     },
 }
 """The rules, and the features to which each must not be blind."""
+_GATED = "catalog.bypass.gated_device_env"
+CONSTANTS = (
+    # A variable less.
+    *(
+        (f"{_GATED}.DEVICES_AND_PREFIXES", _without(name), f"{name}=enabled")
+        for name in DEVICES_AND_PREFIXES
+    ),
+    ("gpu.visibility.CUDA_VERSION", "CUDA_RELEASE", "CUDA_VERSION=12.4"),
+    # A class of values less.
+    (f"{_GATED}.VISIBILITIES_WITH_DEVICES", (Visibility.GRANTED,), "visible=none"),
+    (f"{_GATED}.ENABLED_VALUE", "true", "NVIDIA_MOFED=enabled"),
+    (
+        "gpu.visibility.ALTERNATIVE_VARIABLE",
+        ALTERNATIVE_VARIABLE._replace(hides=("void", "none", "all")),
+        "swarm=all",
+    ),
+    # A path, and the prefix of an annotation.
+    (
+        "catalog.bypass.device_list_mount.DEVICE_LIST_PATH",
+        "/run/nvidia-container-devices",
+        "list=all",
+    ),
+    ("catalog.bypass.cdi_annotation.CDI_PREFIX", "cdi.k8s.io/device", "annotation=cdi.k8s.io"),
+)
+"""Data of rules with faults, and a feature of the pods in which each is noticed."""
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +117,22 @@ def test_a_planted_fault_is_noticed(proof: Proof, default: Result) -> None:
     }
     assert not any(missing.values()), missing
     assert found.keys() == NOTICED.keys()
+
+
+@pytest.mark.parametrize(("constant", "fault", "blind_to"), CONSTANTS)
+def test_a_fault_in_a_constant_is_noticed(
+    proof: Proof,
+    default: Result,
+    monkeypatch: pytest.MonkeyPatch,
+    constant: str,
+    fault: object,
+    blind_to: str,
+) -> None:
+    pods = [chosen for chosen in default.decided if blind_to in map(str, chosen)]
+    monkeypatch.setattr(f"rules.{constant}", fault)
+    faulty = {chosen: decide(chosen, "default") for chosen in pods}
+    proof.learn(faulty.values())
+    assert any(proof.unexplained(faulty, "default", default.decided.__getitem__))
 
 
 @pytest.mark.parametrize("name", sorted({row.name for row in ROWS}))

@@ -54,9 +54,9 @@ It needs `fix: true` in the policy
 
 Options
 -------
-`every_container`: report every container that requests no GPU and does not set the variable,
-whatever its image, and ephemeral containers too; the fix is then made by default in all pods that
-are created exactly as written. The policy sets the option by `voidEveryContainer: true`.
+`every_container`: report every container that requests no GPU of NVIDIA and does not set the
+variable, whatever its image, and ephemeral containers too; the fix is then made by default in all
+pods that are created exactly as written. The policy sets the option by `voidEveryContainer: true`.
 
 References
 ----------
@@ -82,7 +82,14 @@ from rules.gpu.devices import (
     uses_gpu_runtime,
 )
 from rules.gpu.images import is_cuda_image, sets_visible_devices
-from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES, hide_fix, is_unset, looks_like_legacy_image
+from rules.gpu.visibility import (
+    NVIDIA_VISIBLE_DEVICES,
+    OF_ANOTHER_MAKER,
+    hide_fix,
+    is_unset,
+    looks_like_legacy_image,
+    may_be_given_by_variable,
+)
 from rules.in_process.expression import OBJECT, Expression, all_of, any_of, expression, get, not_
 from rules.in_process.statement import CONTAINER, HIDE, Mutation
 from rules.placement.gpu_nodes import excludes_nvidia, is_for_other_makers, targets_gpu_nodes
@@ -97,11 +104,13 @@ _RUNTIME_KINDS = frozenset(
 
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each container that gets no GPU from a device plugin and should hide all GPUs."""
-    without_plugin = [c for c in pod.containers if not uses_device_plugin(c)]
+    every = context.options.get("every_container")
+    keeps_variable = may_be_given_by_variable if every else uses_device_plugin
+    without_plugin = [c for c in pod.containers if not keeps_variable(c)]
     is_runtime = pod.object.kind in _RUNTIME_KINDS and not pod.is_final
     if not without_plugin or is_runtime or excludes_nvidia(pod):
         return
-    reason, every = _gpu_node_reason(pod, context), context.options.get("every_container")
+    reason = _gpu_node_reason(pod, context)
     if not reason and every:
         reason = "the policy wants every container to say so"
     may_be_agent = is_made_by_daemon_set(pod, context) and not pod_requests_gpu(pod)
@@ -151,6 +160,8 @@ def _gpu_node_reason(pod: Pod, context: Context) -> str:
 
 def _finding(container: Container, why: str, action: Action, *, safe: bool) -> Finding:
     unknown = name_of_unknown_device(container)
+    is_foreign = uses_device_plugin(container)
+    request = OF_ANOTHER_MAKER if is_foreign else describe_request(container)
     advice = f"add {NVIDIA_VISIBLE_DEVICES} with the value void to env"
     if unknown:
         advice = f"if {unknown} is a GPU, name it in a profile of the policy; otherwise {advice}"
@@ -158,8 +169,7 @@ def _finding(container: Container, why: str, action: Action, *, safe: bool) -> F
         path=(*container.path, "env"),
         key=NVIDIA_VISIBLE_DEVICES,
         message=(
-            f"{container} {describe_request(container)} "
-            f"and does not set {NVIDIA_VISIBLE_DEVICES}=void, although {why}"
+            f"{container} {request} and does not set {NVIDIA_VISIBLE_DEVICES}=void, although {why}"
         ),
         container=container,
         help=advice,
@@ -184,7 +194,7 @@ def in_process_fix(options: Mapping[str, Any], profile: Profile) -> tuple[Mutati
     ]
     where = all_of(
         not_(OBJECT.excludesNvidia),
-        not_(c.fromPlugin),
+        not_(requests.may_be_given_by_variable() if every else c.fromPlugin),
         c.image != "",
         c.isUnset,
         not_(c.looksLegacy),

@@ -1,8 +1,8 @@
-"""A container without a GPU makes its image look older than NVIDIA_VISIBLE_DEVICES.
+"""A container without a GPU of NVIDIA makes its image look older than NVIDIA_VISIBLE_DEVICES.
 
 What it does
 ------------
-Finds a container to which no device plugin gives a GPU, which does not set
+Finds a container to which no device plugin gives a GPU, or one of another maker, which does not set
 `NVIDIA_VISIBLE_DEVICES`, and which sets `CUDA_VERSION` without a literal, non-empty
 `NVIDIA_REQUIRE_CUDA`. For the first two variables a `valueFrom` reference counts as setting it, and
 so does a prefix in `envFrom` that a key can complete to its name. Pods for machines without cards
@@ -17,13 +17,20 @@ Setting `CUDA_VERSION` in the pod is enough, unless the image sets `NVIDIA_REQUI
 Fix safety
 ----------
 The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written:
-the container requests no GPU and loses none that it was meant to have. The fix is made only if the
-policy says `fix: true`
+the container requests no GPU of NVIDIA and loses none that it was meant to have. Cards of other
+makers do not depend on the variable. The fix is made only if the policy says `fix: true`
 
 - in a custom resource or a PodTemplate, whose users may add the GPU;
 - in a pod that names a GPU runtime class and requests no GPU: an author who names the class means
-  the GPU;
-- in a pod whose GPUs are all those of other makers, which do not read the variable.
+  the GPU.
+
+There is no fix beside an extended resource that may be a GPU by another name.
+
+Options
+-------
+`every_container`: make the fix by default in all pods that are created exactly as written, also
+with a GPU runtime class and beside such a resource. The policy sets the option by
+`voidEveryContainer: true`.
 
 References
 ----------
@@ -46,17 +53,19 @@ from rules.gpu.visibility import (
     CUDA_VERSION,
     NVIDIA_REQUIRE_CUDA,
     NVIDIA_VISIBLE_DEVICES,
+    OF_ANOTHER_MAKER,
     describe_setting,
     hide_fix,
     is_unset,
     looks_like_legacy_image,
     matching_prefixes,
+    may_be_given_by_variable,
 )
-from rules.in_process import nodes, requests
-from rules.in_process.expression import OBJECT, Expression, all_of, any_of, not_, text
+from rules.in_process import requests
+from rules.in_process.expression import OBJECT, Expression, all_of, any_of, choose, not_, text
 from rules.in_process.statement import CONTAINER, HIDE, VARIABLE, Mutation, Statement
 from rules.in_process.variables import has_prefix, has_variable
-from rules.placement.gpu_nodes import excludes_nvidia, is_for_other_makers
+from rules.placement.gpu_nodes import excludes_nvidia
 from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -69,20 +78,19 @@ def check(pod: Pod, context: Context) -> Findings:
     if excludes_nvidia(pod):
         return
     inventory = context.inventory
-    is_meant = (
-        means_unrequested_gpu(pod, inventory)
-        or gets_gpu_by_patch(pod, inventory)
-        or is_for_other_makers(pod, inventory)
-    )
-    safe = pod.is_final and not is_meant
+    is_meant = means_unrequested_gpu(pod, inventory) or gets_gpu_by_patch(pod, inventory)
+    every = bool(context.options.get("every_container"))
+    safe = pod.is_final and (every or not is_meant)
     for container in pod.containers:
         if (
             (CUDA_VERSION in container.env or container.raw.get("envFrom"))
             and looks_like_legacy_image(container)
             and is_unset(container)
-            and not uses_device_plugin(container)
+            and not may_be_given_by_variable(container)
         ):
-            yield _finding(container, safe=safe)
+            finding = _finding(container, safe=safe)
+            may_have_gpu = not every and bool(name_of_unknown_device(container))
+            yield finding._replace(fix=None) if may_have_gpu else finding
 
 
 def _finding(container: Container, *, safe: bool) -> Finding:
@@ -97,14 +105,15 @@ def _finding(container: Container, *, safe: bool) -> Finding:
             "prefix",
         )
         setting = PREFIX_SETTING
-    unknown = name_of_unknown_device(container)
+    is_foreign = uses_device_plugin(container)
+    request = OF_ANOTHER_MAKER if is_foreign else describe_request(container)
     return Finding(
         path=path,
         key=CUDA_VERSION,
-        message=_message(container, setting, describe_request(container)),
+        message=_message(container, setting, request),
         container=container,
         help=ADVICE,
-        fix=None if unknown else hide_fix(container, safe=safe),
+        fix=hide_fix(container, safe=safe),
     )
 
 
@@ -118,7 +127,7 @@ def _message(container: object, setting: object, request: object) -> str:
 def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
     c, v = CONTAINER, VARIABLE
-    request = requests.describe_request()
+    request = choose((c.fromPlugin, OF_ANOTHER_MAKER), otherwise=requests.describe_request())
     is_prefixed = all_of(not_(has_variable(CUDA_VERSION)), has_prefix(CUDA_VERSION))
     return (
         Statement(
@@ -136,21 +145,30 @@ def in_process() -> tuple[Statement, ...]:
     )
 
 
-def in_process_fix(_options: Mapping[str, Any], profile: Profile) -> tuple[Mutation, ...]:
+def in_process_fix(options: Mapping[str, Any], _profile: Profile) -> tuple[Mutation, ...]:
     """The fix in CEL."""
+    if options.get("every_container"):
+        return (Mutation("container", _gets_every_gpu(), HIDE, True),)
     has_no_unknown_device = requests.unknown_devices().size() == 0
-    is_safe = all_of(
-        not_(OBJECT.isForOtherMakers), any_of(OBJECT.requestsGpu, not_(OBJECT.usesGpuRuntime))
-    )
-    words = {"isForOtherMakers": nodes.is_for_other_makers(profile)}
-    where = all_of(_gets_every_gpu(), has_no_unknown_device)
-    return (Mutation("container", where, HIDE, is_safe, words),)
+    is_safe = any_of(OBJECT.requestsGpu, not_(OBJECT.usesGpuRuntime))
+    return (Mutation("container", all_of(_gets_every_gpu(), has_no_unknown_device), HIDE, is_safe),)
 
 
 def _gets_every_gpu() -> Expression:
     """Return whether the container would get all GPUs because its image looks old."""
     c = CONTAINER
-    return all_of(not_(OBJECT.excludesNvidia), c.looksLegacy, c.isUnset, not_(c.fromPlugin))
+    return all_of(
+        not_(OBJECT.excludesNvidia),
+        c.looksLegacy,
+        c.isUnset,
+        not_(requests.may_be_given_by_variable()),
+    )
 
 
-RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(GPU_VARIABLE,))
+RULE = define_rule(
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(GPU_VARIABLE,),
+    options={"every_container": False},
+)
