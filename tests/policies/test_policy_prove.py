@@ -6,6 +6,7 @@ import datetime
 import json
 import random
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from lint.policy.witnesses import first_difference, removable_paths, without
 from policies.loading import default_policy, load_policy
 from policies.openings import find_openings
 from policies.policy import Policy, RuleSettings
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException
 from rules.finding import Action
@@ -135,6 +137,126 @@ def test_an_exception_for_two_images_accepts_more_than_two_exceptions() -> None:
     assert prove(policy(strict + both), policy(strict + each), TODAY).result == "proved"
 
 
+CLAIMS = "claim-of-all-devices"
+# Rules about objects without containers, and what denies their findings.
+_OTHER_RULES = (CLAIMS, "job-without-deadline", "quota-fraction", "gpu-daemonset")
+
+
+def excepted(rules: tuple[str, ...], **facts: tuple[str, ...]) -> Policy:
+    """A policy that denies what `rules` find, except where `facts` are."""
+    return Policy(
+        profile=default_policy().profile,
+        rules={rule: RuleSettings(action=Action.DENY) for rule in rules},
+        exceptions=(PolicyException(rules, "ticket", namespaces=("lab",), **facts),),
+    )
+
+
+@pytest.mark.parametrize("fact", ["images", "containers"])
+@pytest.mark.parametrize(
+    "rules", [*((rule,) for rule in _OTHER_RULES), (PRIVILEGED, CLAIMS)], ids=" ".join
+)
+def test_an_exception_for_any_container_accepts_nothing_without_containers(
+    rules: tuple[str, ...], fact: str
+) -> None:
+    any_container, wide = excepted(rules, **{fact: ("*",)}), excepted(rules)
+    assert prove(wide, any_container, TODAY).result == "proved"
+    assert prove(any_container, any_container, TODAY).result == "proved"
+    proof = prove(any_container, wide, TODAY)
+    assert proof.result == "opened"
+    assert rules[-1] in {witness.rule for _, witness in proof.openings}
+
+
+def test_an_exception_for_any_container_covers_one_for_some() -> None:
+    wide = excepted((PRIVILEGED,), images=("*",))
+    assert prove(wide, excepted((PRIVILEGED,), containers=("main",)), TODAY).result == "proved"
+
+
+def test_a_cluster_has_objects_in_no_namespace() -> None:
+    everywhere = excepted(("gpu-daemonset",))
+    (exception,) = everywhere.exceptions
+    none, star, some = (
+        everywhere._replace(exceptions=(exception._replace(namespaces=spaces),))
+        for spaces in ((), ("*",), ("a*", "b*"))
+    )
+    assert prove(star, none, TODAY).result == "proved"
+    assert prove(none, star, TODAY).result == "proved"
+    assert prove(some, none, TODAY).result != "proved"
+
+
+def components(*listed: str) -> Policy:
+    return policy(
+        f"profiles: [{{name: ours, extends: [nvidia], components: [{', '.join(listed)}]}}]\n"
+    )
+
+
+def narrow(*rules: str) -> str:
+    return f"{{namespaces: [gpus], serviceAccounts: [agent], rules: [{', '.join(rules)}]}}"
+
+
+def test_the_order_of_components_decides_which_rules_are_not_run() -> None:
+    first, second = narrow(ENV), narrow(PRIVILEGED)
+    one, other = components(first, second), components(second, first)
+    assert prove(one, other, TODAY).result != "proved"
+    assert prove(other, one, TODAY).result != "proved"
+    assert prove(one, components(first, second), TODAY).result == "proved"
+
+
+def test_the_order_of_components_with_different_numbers_of_rules_does_not_count() -> None:
+    first, second = narrow(ENV), narrow(PRIVILEGED, "host-namespaces")
+    assert prove(components(first, second), components(second, first), TODAY).result == "proved"
+
+
+def test_a_rule_that_is_run_for_a_component_again_may_silence_others() -> None:
+    agent = components(narrow("runtime-socket")).profile
+    old, new = (
+        Policy(
+            profile=agent,
+            rules={
+                "runtime-socket": RuleSettings(action=Action.AUDIT, suppressible=suppressible),
+                "plugin-dir-hostpath": RuleSettings(action=Action.DENY),
+            },
+        )
+        for suppressible in (True, False)
+    )
+    assert prove(old, new, TODAY).result != "proved"
+
+
+@pytest.mark.parametrize("odd", ["\uf8ff", "\ue000"])
+@pytest.mark.parametrize(
+    ("rule", "option"),
+    [
+        ("visible-devices-key", "writers"),
+        ("reserved-gpushare-keys", "writers"),
+        ("left-queue", "controllers"),
+        ("gpu-namespace", "namespaces"),
+    ],
+)
+def test_an_option_may_have_any_character(rule: str, option: str, odd: str) -> None:
+    old, new = (policy(options(rule, f'{{{option}: ["bob", "{value}"]}}')) for value in (odd, "*"))
+    assert prove(old, new, TODAY).result != "proved"
+    assert prove(new, old, TODAY).result == "proved"
+
+
+def test_no_rule_with_options_silences_others() -> None:
+    """Otherwise an option by which it finds more would open what it silences."""
+    active = [default_policy().activate(rule) for rule in CATALOG]
+    assert [one.rule.name for one in active if one.options and one.rule.supersedes] == []
+
+
+def test_an_exception_with_too_many_patterns_is_not_known() -> None:
+    numbers = [str(number) for number in range(900)]
+    many = excepted(
+        (PRIVILEGED,), images=tuple(f"a/{n}:*" for n in numbers), containers=tuple(numbers)
+    )
+    tracemalloc.start()
+    start = time.process_time()
+    proof = prove(many._replace(exceptions=()), many, TODAY)
+    assert time.process_time() - start < 5
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+    assert "combinations" in " ".join(proof.unknown)
+
+
 def test_a_component_of_a_profile_is_an_opening() -> None:
     agent = "{namespaces: [gpus], serviceAccounts: [agent]}"
     own = f"{{name: ours, extends: [nvidia], components: [{agent}]}}"
@@ -181,6 +303,25 @@ def test_settings_that_no_object_shows_are_named(old: str, new: str, words: str)
     assert proof.result == "opened"
     assert words in " ".join(proof.settings)
     assert prove(policy(new), policy(old), TODAY).result == "proved"
+
+
+def test_workloads_that_are_refused_are_not_fixed() -> None:
+    """So neither setting is stricter than the other in all that it does."""
+    fixing, refusing = policy("workloads: fix\n"), policy("workloads: deny\n")
+    containers = [{"name": "main", "image": "a", **_gpus(1, "requests")}]
+    spec = {"template": {"metadata": {}, "spec": {"containers": containers}}}
+    metadata = {"name": "trainer", "namespace": "lab"}
+    raw = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+    decisions = [
+        Decider(one).mutate(review(raw, namespace="lab"), Action.DENY, TODAY)
+        for one in (fixing, refusing)
+    ]
+    assert [(one.allowed, bool(one.operations)) for one in decisions] == [
+        (True, True),
+        (True, False),
+    ]
+    assert "no longer fixed" in " ".join(prove(fixing, refusing, TODAY).settings)
+    assert "no longer refused" in " ".join(prove(refusing, fixing, TODAY).settings)
 
 
 def test_what_only_the_linter_reads_is_no_part_of_the_claim() -> None:
