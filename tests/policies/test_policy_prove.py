@@ -24,7 +24,9 @@ from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException
 from rules.finding import Action
 from rules.profile.context import Context
+from rules.profile.profile import Profile
 from tests.testkit.admission.reviews import review
+from tests.testkit.paths import ROOT
 from tests.testkit.policy_mistakes import POLICY_HEADER
 from webhook.admission.decider import Decider
 
@@ -147,7 +149,7 @@ def excepted(rules: tuple[str, ...], **facts: tuple[str, ...]) -> Policy:
     return Policy(
         profile=default_policy().profile,
         rules={rule: RuleSettings(action=Action.DENY) for rule in rules},
-        exceptions=(PolicyException(rules, "ticket", namespaces=("lab",), **facts),),
+        exceptions=(PolicyException(rules, "ticket", None, namespaces=("lab",), **facts),),
     )
 
 
@@ -364,7 +366,10 @@ _RULES = (
     *(ENV, PRIVILEGED, "device-hostpath", "runtime-socket", "plugin-dir-hostpath"),
     *("host-namespaces", "absurd-count", "request-only", "toleration-default"),
     *("visible-devices-valuefrom", "share-visible-devices", "gpu-container-hidden"),
+    *(*_OTHER_RULES, "visible-devices-key"),
 )
+USERS = ("alice", "bob", "\uf8ff")
+_WRITERS = (*USERS, "*", "al*", "\ue000*")
 
 
 def _patterns(random_: random.Random, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -375,7 +380,8 @@ def _patterns(random_: random.Random, names: tuple[str, ...]) -> tuple[str, ...]
 
 def _random_exception(random_: random.Random) -> PolicyException:
     def maybe(names: tuple[str, ...]) -> tuple[str, ...]:
-        return _patterns(random_, names) if random_.random() < 0.3 else ()
+        chosen = [_patterns(random_, names), ("*",), (), (), ()]
+        return random_.choice(chosen)
 
     return PolicyException(
         rules=tuple(random_.sample(_RULES, random_.choice([1, 2]))),
@@ -392,6 +398,8 @@ def _random_settings(random_: random.Random, rule: str) -> RuleSettings:
     more: dict[str, Any] = {}
     if rule == "absurd-count" and random_.random() < 0.5:
         more = {"max_devices": random_.choice([8, 16, 32])}
+    if rule == "visible-devices-key":
+        more = {"writers": random_.sample(_WRITERS, 2)}
     return RuleSettings(
         action=random_.choice([None, *Action]),
         fix=random_.choice([None, None, True, False]),
@@ -399,24 +407,52 @@ def _random_settings(random_: random.Random, rule: str) -> RuleSettings:
     )
 
 
-def _random_pair(random_: random.Random) -> tuple[Policy, Policy]:
+def _random_profiles(random_: random.Random) -> list[tuple[Profile, Profile]]:
+    """Profiles with the same components in any order, some of them left out."""
+    pool = [
+        f"{{namespaces: {space}, serviceAccounts: tester, creators: [{user}], rules: [{rules}]}}"
+        for space in ("[lab]", '["la*", web]')
+        for rules, user in ((ENV, "alice"), (PRIVILEGED, "alice"), ("", "bob"))
+    ]
+    pool = [one.replace(", rules: []", "").replace(" tester", " [tester]") for one in pool]
+    pairs = []
+    for _ in range(20):
+        listed = random_.sample(pool, 3)
+        order = random_.sample(listed, random_.choice([2, 3, 3, 3]))
+        pairs.append((components(*listed).profile, components(*order).profile))
+    return pairs
+
+
+def _random_pair(
+    random_: random.Random, profiles: list[tuple[Profile, Profile]]
+) -> tuple[Policy, Policy]:
     """A policy, and one that differs from it in one to three places."""
-    rules = {rule: _random_settings(random_, rule) for rule in random_.sample(_RULES, 4)}
+    rules = {rule: _random_settings(random_, rule) for rule in random_.sample(_RULES, 6)}
     exceptions = [_random_exception(random_) for _ in range(random_.randrange(4))]
-    profile = default_policy().profile
+    profile = new_profile = default_policy().profile
+    if random_.random() < 0.2:
+        profile, new_profile = random_.choice(profiles)
     old = Policy(profile=profile, rules=rules, exceptions=tuple(exceptions))
     for _ in range(random_.randrange(1, 4)):
-        change = random_.choice(["rule", "new exception", "less", "changed exception"])
+        change = random_.choice(["rule", "new exception", "less", "changed exception", "wider"])
         if change == "rule":
-            rule = random_.choice(_RULES)
+            rule = random_.choice([*_RULES, *rules])
             rules = {**rules, rule: _random_settings(random_, rule)}
         elif change == "new exception":
             exceptions = [*exceptions, _random_exception(random_)]
+        elif change == "wider" and exceptions:
+            first, *rest = exceptions
+            wider = [
+                first._replace(images=()),
+                first._replace(containers=()),
+                first._replace(service_accounts=()),
+            ]
+            exceptions = [*rest, random_.choice(wider)]
         elif exceptions:
             exceptions = exceptions[1:]
             if change == "changed exception":
                 exceptions = [*exceptions, _random_exception(random_)]
-    return old, Policy(profile=profile, rules=rules, exceptions=tuple(exceptions))
+    return old, Policy(profile=new_profile, rules=rules, exceptions=tuple(exceptions))
 
 
 def _gpus(amount: Any, field: str = "limits") -> dict[str, Any]:
@@ -457,7 +493,8 @@ def _random_pod(random_: random.Random) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def pairs() -> list[tuple[Policy, Policy]]:
     random_ = random.Random(52)  # noqa: S311  # the same pairs in every run
-    return [_random_pair(random_) for _ in range(PAIRS)]
+    profiles = _random_profiles(random_)
+    return [_random_pair(random_, profiles) for _ in range(PAIRS)]
 
 
 def _may_open(old: Policy, new: Policy) -> bool:
@@ -466,16 +503,19 @@ def _may_open(old: Policy, new: Policy) -> bool:
 
 
 @pytest.mark.slow
-def test_nothing_is_proved_that_a_random_pod_refutes(pairs: list[tuple[Policy, Policy]]) -> None:
+def test_nothing_is_proved_that_a_random_object_refutes(pairs: list[tuple[Policy, Policy]]) -> None:
     random_ = random.Random(53)  # noqa: S311  # the same pairs in every run
     pods = [_random_pod(random_) for _ in range(1_500)]
+    objects = list(_other_objects())
     opened = proved = 0
     for number, (old, new) in enumerate(pairs):
         is_proved = not _may_open(old, new)
         proved += is_proved
         # Whatever may be open may also be shown by a pod; some of these are enough.
         if is_proved or number < SHOWN_PAIRS:
+            others = random_.sample(objects, 12)
             refuted = any(_is_let_through(old, new, random_.sample(pods, 12)))
+            refuted |= any(_opens(old, new, raw, random_.choice(USERS)) for raw in others)
             assert not (is_proved and refuted)
             opened += refuted
     # Otherwise the test says nothing.
@@ -495,6 +535,23 @@ def _is_let_through(old: Policy, new: Policy, pods: list[dict[str, Any]]) -> Ite
             yield deciders[1].validate(request, Action.DENY, TODAY).allowed
         before, after = (check(pod, one.rules, _context()) for one in deciders)
         yield first_difference(before, after, "fixes") is not None
+
+
+def _other_objects() -> Iterator[dict[str, Any]]:
+    """Small objects in which the rules find something; most of them are no pods."""
+    samples = json.loads((ROOT / "lint/policy/samples.json").read_text("utf-8"))
+    for rule in (*_OTHER_RULES, "visible-devices-key"):
+        for sample in samples[rule]:
+            for namespace in NAMESPACES:
+                raw = sample["manifest"]
+                yield {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
+
+
+def _opens(old: Policy, new: Policy, raw: dict[str, Any], user: str) -> bool:
+    """Return whether `old` refuses, or fixes, what `new` does not of an object by `user`."""
+    context = Context(TODAY, raw["metadata"]["namespace"], user, "CREATE")
+    before, after = (check(raw, one.rule_set(), context) for one in (old, new))
+    return any(first_difference(before, after, claim) for claim in ("refuses", "fixes"))
 
 
 def _context() -> Context:
