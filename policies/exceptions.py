@@ -29,7 +29,7 @@ _NAMESPACE_REASON = "the user that the rule is about can write every other field
 _NOT_ABOUT_PODS_REASON = (
     "the rule is not about pods, and only pods have one, so it would never apply"
 )
-_POD_MATCH_KEYS = {"image", "container", "serviceAccount"}
+_CONTAINER_MATCH_KEYS = {"image", "container"}
 _PROVES_NOTHING_FAULT = "proves nothing: also give a namespace, a serviceAccount or a name"
 _NO_APPROVAL_FAULT = "every tenant could except its own pods: name namespaces, or require approval"
 
@@ -106,6 +106,8 @@ def exception_problems(exception: ExceptionEntry, path: Path) -> Iterator[Proble
     """Yield the problems of the exception at `path` that the schema cannot find."""
     # A pattern that matches every value does not restrict the exception.
     criteria = {key for key, value in exception.match.items() if _are_restrictive(value)}
+    # Something without containers has none that `*` matches. Without an account, its name is empty.
+    of_pods = sorted(exception.match.keys() & _CONTAINER_MATCH_KEYS | criteria & {"serviceAccount"})
     for name in exception.rules:
         if name not in RULE_BY_NAME:
             yield (*path, "rules"), _why_no_such_rule(name)
@@ -114,16 +116,14 @@ def exception_problems(exception: ExceptionEntry, path: Path) -> Iterator[Proble
                 (*path, "match"),
                 f"an exception to {name} must name a namespace: {_NAMESPACE_REASON}",
             )
-        elif RULE_BY_NAME[name].subject is not Pod and (
-            of_pods := sorted(criteria & _POD_MATCH_KEYS)
-        ):
+        elif RULE_BY_NAME[name].subject is not Pod and of_pods:
             yield (
                 (*path, "match", of_pods[0]),
                 f"an exception to {name} cannot match by {of_pods[0]}: {_NOT_ABOUT_PODS_REASON}",
             )
     if not criteria:
         yield (*path, "match"), "this matches every object; set the rule's action instead"
-    elif criteria & {"image", "container"} and not criteria & {
+    elif criteria & _CONTAINER_MATCH_KEYS and not criteria & {
         "namespace",
         "serviceAccount",
         "name",

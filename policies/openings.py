@@ -24,9 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from inspect import signature
 from itertools import product
+from math import prod
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from policies.option_order import loosened_options
+from policies.option_order import loosened_options, unused_character
 from policies.policy import GpuExceptionLimits, Policy
 from rules.base.text_matching import matches, matches_any
 from rules.base.traits import PROFILE_ENFORCED_LABELS, PROFILE_SCHEDULERS
@@ -42,11 +43,14 @@ Claim: TypeAlias = Literal["refuses", "fixes"]
 _CLAIMS: tuple[Claim, ...] = ("refuses", "fixes")
 MAX_COMPARISONS = 1_000_000
 """How many comparisons of exceptions are made: a few seconds."""
+MAX_BOXES = 10_000
+"""How many combinations of its patterns one exception may have."""
 MAX_OPENINGS = 1_000
 """How many openings are listed."""
 FACTS = ("namespaces", "kinds", "names", "service_accounts", "images", "containers")
 """The facts about an object and a container that an exception has patterns of: its fields."""
 _OBJECT_FACTS = FACTS[:4]
+_CONTAINER_FACTS = FACTS[4:]
 _ONE_DAY = datetime.timedelta(days=1)
 _BYPASS_FAMILY = "bypass"
 # What nothing but the profile gives to a subject: all have it, or none.
@@ -134,8 +138,9 @@ def find_openings(old: Policy, new: Policy, today: datetime.date) -> Comparison:
             found.openings.append(opening)  # those before an error count as well
     except _TooManyComparisonsError:
         found.unknown.append(
-            f"the exceptions take more than {MAX_COMPARISONS:,} comparisons, "
-            f"or open more than {MAX_OPENINGS:,} things"
+            f"the exceptions take more than {MAX_COMPARISONS:,} comparisons, one of them has more "
+            f"than {MAX_BOXES:,} combinations of patterns, or they open more than "
+            f"{MAX_OPENINGS:,} things"
         )
     if differing := differing_facts(old.profile, new.profile):
         found.unknown.append(
@@ -148,6 +153,14 @@ def find_openings(old: Policy, new: Policy, today: datetime.date) -> Comparison:
         )
     if _loses_narrow_component(old.profile, new.profile):
         found.unknown.append("a component for which some rules are run is missing or changed")
+    if _reorders_narrow_components(old.profile, new.profile):
+        found.unknown.append(
+            "components are in another order, and the first one decides which rules are not run"
+        )
+    if name := _silencer_for_components(old, new):
+        found.unknown.append(
+            f"{name} silences other rules, and is now run for a component that it was not run for"
+        )
     return found
 
 
@@ -278,6 +291,7 @@ class _Comparer:
         self, rule: str, exception: PolicyException, boxes: tuple[Box, ...]
     ) -> datetime.date | None:
         """The first day on which `exception` accepts in `boxes` what no old one does, or None."""
+        self._budget.spend(len(boxes))
         end = self._old_exceptions.covered_until(rule, self._places(boxes))
         if end is None:
             return self._today
@@ -286,9 +300,18 @@ class _Comparer:
         return None if end >= exception.expires else end + _ONE_DAY
 
     def _places(self, boxes: Iterable[Box]) -> list[Mapping[str, str]]:
-        """The text of each fact that stands for all that its pattern matches."""
+        """The text of each fact that stands for all that its pattern matches.
+
+        A box that names no container also has what concerns none, as claims and quotas. What an old
+        exception accepts there it accepts everywhere in the box, so the place has no container.
+        """
         return [
-            {fact: box.get(fact, "*").replace("*", self._joker) for fact in FACTS} for box in boxes
+            {
+                fact: box.get(fact, "*").replace("*", self._joker)
+                for fact in FACTS
+                if fact in _OBJECT_FACTS or not box.keys().isdisjoint(_CONTAINER_FACTS)
+            }
+            for box in boxes
         ]
 
     def _is_switched(self, rule: Rule[Any]) -> bool:
@@ -337,6 +360,7 @@ class _Comparer:
         exceptions = {e: None for name in names for e in self._all.get(name, ())}
         for exception in exceptions:
             for boxes in _containers_of(exception):
+                self._budget.spend(len(boxes))
                 places = self._places(boxes)
                 ends = {name: self._old_exceptions.covered_until(name, places) for name in names}
                 days = {self._today}
@@ -392,9 +416,9 @@ class _Budget:
     def __init__(self) -> None:
         self._left = MAX_COMPARISONS
 
-    def spend(self) -> None:
-        """Take one; raise _TooManyComparisonsError if none is left."""
-        self._left -= 1
+    def spend(self, count: int = 1) -> None:
+        """Take `count`; raise _TooManyComparisonsError if so many are not left."""
+        self._left -= count
         if self._left < 0:
             raise _TooManyComparisonsError
 
@@ -437,8 +461,11 @@ class _ExceptionIndex:
 def _accepts(exception: PolicyException, place: Mapping[str, str]) -> bool:
     for fact in FACTS:
         patterns = getattr(exception, fact)
-        # Not the cached comparison: each text is met once.
-        if patterns and not any(matches(pattern, place[fact]) for pattern in patterns):
+        if not patterns:
+            continue
+        # Not even `*` fits where there is no container. Nothing is cached: each text is met once.
+        text = place.get(fact)
+        if text is None or not any(matches(pattern, text) for pattern in patterns):
             return False
     return True
 
@@ -449,9 +476,11 @@ def _containers_of(exception: PolicyException) -> Iterator[tuple[Box, ...]]:
     A finding may concern several containers, and one exception must fit all of them.
     """
     given = [fact for fact in FACTS if getattr(exception, fact)]
+    if prod(len(getattr(exception, fact)) for fact in given) > MAX_BOXES:
+        raise _TooManyComparisonsError
     for patterns in product(*(getattr(exception, fact) for fact in given)):
         yield (dict(zip(given, patterns, strict=True)),)
-    cells = [fact for fact in given if fact not in _OBJECT_FACTS]
+    cells = [fact for fact in given if fact in _CONTAINER_FACTS]
     if any(len(getattr(exception, fact)) > 1 for fact in cells):
         fixed = [fact for fact in given if fact in _OBJECT_FACTS]
         for patterns in product(*(getattr(exception, fact) for fact in fixed)):
@@ -610,6 +639,35 @@ def _loses_narrow_component(old: Profile, new: Profile) -> bool:
     return any(one.rules and one not in new.components for one in old.components)
 
 
+def _reorders_narrow_components(old: Profile, new: Profile) -> bool:
+    """Return whether another component may decide about a pod that two of them describe.
+
+    It is the first of those with the fewest `rules`, as `rules.gpu.components` says.
+    """
+    orders = [
+        sorted(
+            dict.fromkeys(c for c in one.components if c.rules and c in other.components),
+            key=lambda component: len(component.rules),
+        )
+        for one, other in ((old, new), (new, old))
+    ]
+    return orders[0] != orders[1]
+
+
+def _silencer_for_components(old: Policy, new: Policy) -> str:
+    """Return a rule that silences others and is run for a component that excused from it before."""
+    excused = {name for component in new.profile.components for name in component.rules}
+    return next(
+        (
+            rule.name
+            for rule in CATALOG
+            if rule.supersedes and rule.name in excused and old.activate(rule).suppressible
+            if (now := _active(new, rule)) and not now.suppressible
+        ),
+        "",
+    )
+
+
 def _excusable_silencer(old: Policy, new: Policy) -> str:
     """Return a rule that is new, silences others, and may be excepted by GpuExceptions."""
     excusable = {name for limits in new.gpu_exception_limits for name in limits.rules}
@@ -626,14 +684,12 @@ def _excusable_silencer(old: Policy, new: Policy) -> str:
 
 def _unused_character(*policies: Policy) -> str:
     """Return a character that no pattern of `policies` has."""
-    used = {
-        character
+    return unused_character(
+        pattern
         for policy in policies
         for patterns in _pattern_lists(policy)
         for pattern in patterns
-        for character in pattern
-    }
-    return next(c for c in map(chr, range(0xE000, 0x110000)) if c not in used)
+    )
 
 
 def _pattern_lists(policy: Policy) -> Iterator[tuple[str, ...]]:
@@ -648,7 +704,10 @@ def _pattern_lists(policy: Policy) -> Iterator[tuple[str, ...]]:
 
 _SETTINGS = (
     ("workloads", "deny", "workloads whose pods are refused are no longer refused themselves"),
-    ("workloads", "fix", "the templates of workloads are no longer fixed"),
+    (
+        *("workloads", "fix"),
+        "the templates of workloads are no longer fixed, and what only needs a fix is not refused",
+    ),
     ("on_rule_error", "deny", "an object is admitted when a rule of gpuward itself fails"),
 )
 

@@ -8,12 +8,13 @@ a workload than one that it does not choose.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.text_matching import matches
 
-_JOKER = "\uf8ff"  # in place of what `*` matches: no name has it
+_MAX_COMPARISONS = 1_000_000
+"""Longer lists are not compared: it would take more than a second or two."""
 
 
 class ChangedOption(NamedTuple):
@@ -54,10 +55,21 @@ def _value(value: Any) -> Any:
 
 def _matched(patterns: tuple[str, ...], others: tuple[str, ...]) -> bool:
     """Return whether each of `others` matches only what one of `patterns` matches."""
+    if len(patterns) * len(others) > _MAX_COMPARISONS:
+        return False
+    joker = unused_character((*patterns, *others))
     return all(
-        any(matches(pattern, other.replace("*", _JOKER)) for pattern in patterns)
-        for other in others
+        any(matches(pattern, other.replace("*", joker)) for pattern in patterns) for other in others
     )
+
+
+def unused_character(texts: Iterable[str]) -> str:
+    """Return a character that none of `texts` has.
+
+    A pattern that matches another one, whose `*` are this character, matches all that it does.
+    """
+    used = {character for text in texts for character in text}
+    return next(c for c in map(chr, range(0xE000, 0x110000)) if c not in used)
 
 
 def _excuses_no_more(old: tuple[str, ...], new: tuple[str, ...]) -> bool:

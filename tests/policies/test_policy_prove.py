@@ -6,6 +6,7 @@ import datetime
 import json
 import random
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ from lint.policy.witnesses import first_difference, removable_paths, without
 from policies.loading import default_policy, load_policy
 from policies.openings import find_openings
 from policies.policy import Policy, RuleSettings
+from rules.catalog.index import CATALOG
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException
 from rules.finding import Action
 from rules.profile.context import Context
+from rules.profile.profile import Profile
 from tests.testkit.admission.reviews import review
+from tests.testkit.paths import ROOT
 from tests.testkit.policy_mistakes import POLICY_HEADER
 from webhook.admission.decider import Decider
 
@@ -135,6 +139,126 @@ def test_an_exception_for_two_images_accepts_more_than_two_exceptions() -> None:
     assert prove(policy(strict + both), policy(strict + each), TODAY).result == "proved"
 
 
+CLAIMS = "claim-of-all-devices"
+# Rules about objects without containers, and what denies their findings.
+_OTHER_RULES = (CLAIMS, "job-without-deadline", "quota-fraction", "gpu-daemonset")
+
+
+def excepted(rules: tuple[str, ...], **facts: tuple[str, ...]) -> Policy:
+    """A policy that denies what `rules` find, except where `facts` are."""
+    return Policy(
+        profile=default_policy().profile,
+        rules={rule: RuleSettings(action=Action.DENY) for rule in rules},
+        exceptions=(PolicyException(rules, "ticket", None, namespaces=("lab",), **facts),),
+    )
+
+
+@pytest.mark.parametrize("fact", ["images", "containers"])
+@pytest.mark.parametrize(
+    "rules", [*((rule,) for rule in _OTHER_RULES), (PRIVILEGED, CLAIMS)], ids=" ".join
+)
+def test_an_exception_for_any_container_accepts_nothing_without_containers(
+    rules: tuple[str, ...], fact: str
+) -> None:
+    any_container, wide = excepted(rules, **{fact: ("*",)}), excepted(rules)
+    assert prove(wide, any_container, TODAY).result == "proved"
+    assert prove(any_container, any_container, TODAY).result == "proved"
+    proof = prove(any_container, wide, TODAY)
+    assert proof.result == "opened"
+    assert rules[-1] in {witness.rule for _, witness in proof.openings}
+
+
+def test_an_exception_for_any_container_covers_one_for_some() -> None:
+    wide = excepted((PRIVILEGED,), images=("*",))
+    assert prove(wide, excepted((PRIVILEGED,), containers=("main",)), TODAY).result == "proved"
+
+
+def test_a_cluster_has_objects_in_no_namespace() -> None:
+    everywhere = excepted(("gpu-daemonset",))
+    (exception,) = everywhere.exceptions
+    none, star, some = (
+        everywhere._replace(exceptions=(exception._replace(namespaces=spaces),))
+        for spaces in ((), ("*",), ("a*", "b*"))
+    )
+    assert prove(star, none, TODAY).result == "proved"
+    assert prove(none, star, TODAY).result == "proved"
+    assert prove(some, none, TODAY).result != "proved"
+
+
+def components(*listed: str) -> Policy:
+    return policy(
+        f"profiles: [{{name: ours, extends: [nvidia], components: [{', '.join(listed)}]}}]\n"
+    )
+
+
+def narrow(*rules: str) -> str:
+    return f"{{namespaces: [gpus], serviceAccounts: [agent], rules: [{', '.join(rules)}]}}"
+
+
+def test_the_order_of_components_decides_which_rules_are_not_run() -> None:
+    first, second = narrow(ENV), narrow(PRIVILEGED)
+    one, other = components(first, second), components(second, first)
+    assert prove(one, other, TODAY).result != "proved"
+    assert prove(other, one, TODAY).result != "proved"
+    assert prove(one, components(first, second), TODAY).result == "proved"
+
+
+def test_the_order_of_components_with_different_numbers_of_rules_does_not_count() -> None:
+    first, second = narrow(ENV), narrow(PRIVILEGED, "host-namespaces")
+    assert prove(components(first, second), components(second, first), TODAY).result == "proved"
+
+
+def test_a_rule_that_is_run_for_a_component_again_may_silence_others() -> None:
+    agent = components(narrow("runtime-socket")).profile
+    old, new = (
+        Policy(
+            profile=agent,
+            rules={
+                "runtime-socket": RuleSettings(action=Action.AUDIT, suppressible=suppressible),
+                "plugin-dir-hostpath": RuleSettings(action=Action.DENY),
+            },
+        )
+        for suppressible in (True, False)
+    )
+    assert prove(old, new, TODAY).result != "proved"
+
+
+@pytest.mark.parametrize("odd", ["\uf8ff", "\ue000"])
+@pytest.mark.parametrize(
+    ("rule", "option"),
+    [
+        ("visible-devices-key", "writers"),
+        ("reserved-gpushare-keys", "writers"),
+        ("left-queue", "controllers"),
+        ("gpu-namespace", "namespaces"),
+    ],
+)
+def test_an_option_may_have_any_character(rule: str, option: str, odd: str) -> None:
+    old, new = (policy(options(rule, f'{{{option}: ["bob", "{value}"]}}')) for value in (odd, "*"))
+    assert prove(old, new, TODAY).result != "proved"
+    assert prove(new, old, TODAY).result == "proved"
+
+
+def test_no_rule_with_options_silences_others() -> None:
+    """Otherwise an option by which it finds more would open what it silences."""
+    active = [default_policy().activate(rule) for rule in CATALOG]
+    assert [one.rule.name for one in active if one.options and one.rule.supersedes] == []
+
+
+def test_an_exception_with_too_many_patterns_is_not_known() -> None:
+    numbers = [str(number) for number in range(900)]
+    many = excepted(
+        (PRIVILEGED,), images=tuple(f"a/{n}:*" for n in numbers), containers=tuple(numbers)
+    )
+    tracemalloc.start()
+    start = time.process_time()
+    proof = prove(many._replace(exceptions=()), many, TODAY)
+    assert time.process_time() - start < 5
+    assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    tracemalloc.stop()
+    assert "combinations" in " ".join(proof.unknown)
+
+
 def test_a_component_of_a_profile_is_an_opening() -> None:
     agent = "{namespaces: [gpus], serviceAccounts: [agent]}"
     own = f"{{name: ours, extends: [nvidia], components: [{agent}]}}"
@@ -183,6 +307,25 @@ def test_settings_that_no_object_shows_are_named(old: str, new: str, words: str)
     assert prove(policy(new), policy(old), TODAY).result == "proved"
 
 
+def test_workloads_that_are_refused_are_not_fixed() -> None:
+    """So neither setting is stricter than the other in all that it does."""
+    fixing, refusing = policy("workloads: fix\n"), policy("workloads: deny\n")
+    containers = [{"name": "main", "image": "a", **_gpus(1, "requests")}]
+    spec = {"template": {"metadata": {}, "spec": {"containers": containers}}}
+    metadata = {"name": "trainer", "namespace": "lab"}
+    raw = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+    decisions = [
+        Decider(one).mutate(review(raw, namespace="lab"), Action.DENY, TODAY)
+        for one in (fixing, refusing)
+    ]
+    assert [(one.allowed, bool(one.operations)) for one in decisions] == [
+        (True, True),
+        (True, False),
+    ]
+    assert "no longer fixed" in " ".join(prove(fixing, refusing, TODAY).settings)
+    assert "no longer refused" in " ".join(prove(refusing, fixing, TODAY).settings)
+
+
 def test_what_only_the_linter_reads_is_no_part_of_the_claim() -> None:
     looser = (
         'lint: {exclude: [vendor]}\nperPath: [{paths: x, rules: {zero-gpu: {action: "off"}}}]\n'
@@ -223,7 +366,10 @@ _RULES = (
     *(ENV, PRIVILEGED, "device-hostpath", "runtime-socket", "plugin-dir-hostpath"),
     *("host-namespaces", "absurd-count", "request-only", "toleration-default"),
     *("visible-devices-valuefrom", "share-visible-devices", "gpu-container-hidden"),
+    *(*_OTHER_RULES, "visible-devices-key"),
 )
+USERS = ("alice", "bob", "\uf8ff")
+_WRITERS = (*USERS, "*", "al*", "\ue000*")
 
 
 def _patterns(random_: random.Random, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -234,7 +380,8 @@ def _patterns(random_: random.Random, names: tuple[str, ...]) -> tuple[str, ...]
 
 def _random_exception(random_: random.Random) -> PolicyException:
     def maybe(names: tuple[str, ...]) -> tuple[str, ...]:
-        return _patterns(random_, names) if random_.random() < 0.3 else ()
+        chosen = [_patterns(random_, names), ("*",), (), (), ()]
+        return random_.choice(chosen)
 
     return PolicyException(
         rules=tuple(random_.sample(_RULES, random_.choice([1, 2]))),
@@ -251,6 +398,8 @@ def _random_settings(random_: random.Random, rule: str) -> RuleSettings:
     more: dict[str, Any] = {}
     if rule == "absurd-count" and random_.random() < 0.5:
         more = {"max_devices": random_.choice([8, 16, 32])}
+    if rule == "visible-devices-key":
+        more = {"writers": random_.sample(_WRITERS, 2)}
     return RuleSettings(
         action=random_.choice([None, *Action]),
         fix=random_.choice([None, None, True, False]),
@@ -258,24 +407,52 @@ def _random_settings(random_: random.Random, rule: str) -> RuleSettings:
     )
 
 
-def _random_pair(random_: random.Random) -> tuple[Policy, Policy]:
+def _random_profiles(random_: random.Random) -> list[tuple[Profile, Profile]]:
+    """Profiles with the same components in any order, some of them left out."""
+    pool = [
+        f"{{namespaces: {space}, serviceAccounts: tester, creators: [{user}], rules: [{rules}]}}"
+        for space in ("[lab]", '["la*", web]')
+        for rules, user in ((ENV, "alice"), (PRIVILEGED, "alice"), ("", "bob"))
+    ]
+    pool = [one.replace(", rules: []", "").replace(" tester", " [tester]") for one in pool]
+    pairs = []
+    for _ in range(20):
+        listed = random_.sample(pool, 3)
+        order = random_.sample(listed, random_.choice([2, 3, 3, 3]))
+        pairs.append((components(*listed).profile, components(*order).profile))
+    return pairs
+
+
+def _random_pair(
+    random_: random.Random, profiles: list[tuple[Profile, Profile]]
+) -> tuple[Policy, Policy]:
     """A policy, and one that differs from it in one to three places."""
-    rules = {rule: _random_settings(random_, rule) for rule in random_.sample(_RULES, 4)}
+    rules = {rule: _random_settings(random_, rule) for rule in random_.sample(_RULES, 6)}
     exceptions = [_random_exception(random_) for _ in range(random_.randrange(4))]
-    profile = default_policy().profile
+    profile = new_profile = default_policy().profile
+    if random_.random() < 0.2:
+        profile, new_profile = random_.choice(profiles)
     old = Policy(profile=profile, rules=rules, exceptions=tuple(exceptions))
     for _ in range(random_.randrange(1, 4)):
-        change = random_.choice(["rule", "new exception", "less", "changed exception"])
+        change = random_.choice(["rule", "new exception", "less", "changed exception", "wider"])
         if change == "rule":
-            rule = random_.choice(_RULES)
+            rule = random_.choice([*_RULES, *rules])
             rules = {**rules, rule: _random_settings(random_, rule)}
         elif change == "new exception":
             exceptions = [*exceptions, _random_exception(random_)]
+        elif change == "wider" and exceptions:
+            first, *rest = exceptions
+            wider = [
+                first._replace(images=()),
+                first._replace(containers=()),
+                first._replace(service_accounts=()),
+            ]
+            exceptions = [*rest, random_.choice(wider)]
         elif exceptions:
             exceptions = exceptions[1:]
             if change == "changed exception":
                 exceptions = [*exceptions, _random_exception(random_)]
-    return old, Policy(profile=profile, rules=rules, exceptions=tuple(exceptions))
+    return old, Policy(profile=new_profile, rules=rules, exceptions=tuple(exceptions))
 
 
 def _gpus(amount: Any, field: str = "limits") -> dict[str, Any]:
@@ -316,7 +493,8 @@ def _random_pod(random_: random.Random) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def pairs() -> list[tuple[Policy, Policy]]:
     random_ = random.Random(52)  # noqa: S311  # the same pairs in every run
-    return [_random_pair(random_) for _ in range(PAIRS)]
+    profiles = _random_profiles(random_)
+    return [_random_pair(random_, profiles) for _ in range(PAIRS)]
 
 
 def _may_open(old: Policy, new: Policy) -> bool:
@@ -325,16 +503,19 @@ def _may_open(old: Policy, new: Policy) -> bool:
 
 
 @pytest.mark.slow
-def test_nothing_is_proved_that_a_random_pod_refutes(pairs: list[tuple[Policy, Policy]]) -> None:
+def test_nothing_is_proved_that_a_random_object_refutes(pairs: list[tuple[Policy, Policy]]) -> None:
     random_ = random.Random(53)  # noqa: S311  # the same pairs in every run
     pods = [_random_pod(random_) for _ in range(1_500)]
+    objects = list(_other_objects())
     opened = proved = 0
     for number, (old, new) in enumerate(pairs):
         is_proved = not _may_open(old, new)
         proved += is_proved
         # Whatever may be open may also be shown by a pod; some of these are enough.
         if is_proved or number < SHOWN_PAIRS:
+            others = random_.sample(objects, 12)
             refuted = any(_is_let_through(old, new, random_.sample(pods, 12)))
+            refuted |= any(_opens(old, new, raw, random_.choice(USERS)) for raw in others)
             assert not (is_proved and refuted)
             opened += refuted
     # Otherwise the test says nothing.
@@ -354,6 +535,23 @@ def _is_let_through(old: Policy, new: Policy, pods: list[dict[str, Any]]) -> Ite
             yield deciders[1].validate(request, Action.DENY, TODAY).allowed
         before, after = (check(pod, one.rules, _context()) for one in deciders)
         yield first_difference(before, after, "fixes") is not None
+
+
+def _other_objects() -> Iterator[dict[str, Any]]:
+    """Small objects in which the rules find something; most of them are no pods."""
+    samples = json.loads((ROOT / "lint/policy/samples.json").read_text("utf-8"))
+    for rule in (*_OTHER_RULES, "visible-devices-key"):
+        for sample in samples[rule]:
+            for namespace in NAMESPACES:
+                raw = sample["manifest"]
+                yield {**raw, "metadata": {**raw["metadata"], "namespace": namespace}}
+
+
+def _opens(old: Policy, new: Policy, raw: dict[str, Any], user: str) -> bool:
+    """Return whether `old` refuses, or fixes, what `new` does not of an object by `user`."""
+    context = Context(TODAY, raw["metadata"]["namespace"], user, "CREATE")
+    before, after = (check(raw, one.rule_set(), context) for one in (old, new))
+    return any(first_difference(before, after, claim) for claim in ("refuses", "fixes"))
 
 
 def _context() -> Context:

@@ -159,3 +159,46 @@ def test_the_commands_of_the_pipelines_in_the_document_work(deploy: Path) -> Non
         assert done.returncode == 1, done.stderr
     for file in re.findall(r"junit '([^']+)'", pipeline):
         assert "visible-devices-env" in (deploy / file).read_text()
+
+
+def test_the_job_about_a_changed_policy_sees_what_extended_files_open(tmp_path: Path) -> None:
+    """Its steps, without the installation, on branches of a repository."""
+    (job_of_policy,) = (
+        found
+        for language, text in BLOCKS
+        if language == "yaml" and "policy prove" in text and (found := yaml.safe_load(text))
+    )
+    assert job_of_policy[True] == "pull_request"  # YAML reads `on` as true
+    script = job_of_policy["jobs"]["policy"]["steps"][-1]["run"]
+    script = re.sub(r"^pipx install .*\n", "", script)
+    folder = tmp_path / "repository"
+    folder.mkdir()
+
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        subprocess.run(["git", *identity, *arguments], cwd=folder, check=True, capture_output=True)
+
+    def commit(action: str) -> None:
+        header = "apiVersion: gpuward.io/v1\nkind: Policy\n"
+        (folder / "gpuward.yaml").write_text(f"{header}extends: [base.yaml]\n")
+        rules = f"rules: {{visible-devices-env: {{action: {action}}}}}\n"
+        (folder / "base.yaml").write_text(header + rules)
+        git("add", ".")
+        git("commit", "-q", "-m", action)
+
+    def run_job(name: str) -> subprocess.CompletedProcess[str]:
+        temporary = tmp_path / name
+        temporary.mkdir()
+        return bash(script, folder, GITHUB_BASE_REF="main", RUNNER_TEMP=str(temporary))
+
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "no policy yet")
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    commit("warn")
+    opened = run_job("first")
+    assert (opened.returncode, "refused -> warned" in opened.stdout) == (1, True), opened.stderr
+    commit("deny")
+    assert run_job("same").returncode == 0
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    commit("warn")
+    assert run_job("extended").returncode == 1

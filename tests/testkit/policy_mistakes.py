@@ -98,6 +98,14 @@ MISTAKES: list[tuple[str, str, str]] = [
         "6:25",
         "an exception to quota-fraction cannot match by image: the rule is not about pods",
     ),
+    *(
+        (
+            exception(f'{{namespace: a, {key}: "*"}}', rule="claim-of-all-devices"),
+            "6:25",
+            f"an exception to claim-of-all-devices cannot match by {key}: the rule is not about",
+        )
+        for key in ("image", "container")
+    ),
     (
         "rules: {scheduler-name: {options: {name: ack-co-scheduler}}}\n",
         "3:36",
