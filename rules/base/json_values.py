@@ -270,6 +270,17 @@ def as_objects(value: Any) -> list[tuple[int, Mapping[str, Any]]]:
     return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)]
 
 
+def count_values(raw: Any) -> int:
+    """Return how many values there are in an object or a list, at every depth."""
+    waiting, count = [raw], 0
+    while waiting:
+        node = waiting.pop()
+        count += len(node)
+        children = node.values() if isinstance(node, dict) else node
+        waiting += [child for child in children if isinstance(child, (dict, list))]
+    return count
+
+
 def as_text(value: Any) -> str:
     """`value` if it is a string, else the empty string."""
     return value if isinstance(value, str) else ""

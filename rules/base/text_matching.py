@@ -1,7 +1,7 @@
 """Patterns in which `*` matches any characters, placeholders, and misspelt words."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from rules.base.caching import MAX_ENTRIES, MAX_KEY_CHARACTERS
@@ -45,6 +45,8 @@ def has_placeholder(value: str) -> bool:
 
 # A word in which more letters differ is another word.
 MAX_TYPOS = 2
+MAX_COMPARED_NAMES = 500
+"""Names of objects with which a misspelt one is compared."""
 _SEPARATORS_PATTERN = r"[^a-z0-9]+"
 
 
@@ -63,6 +65,14 @@ def nearest_word(word: str, known: Iterable[str]) -> str | None:
             if slips < len(other) - 1 and has_few_typos(slips, letters, _letters(other)):
                 return other
     return None
+
+
+def nearest_name(name: str, known: Sequence[str]) -> str | None:
+    """The first of the names of objects `known` that `name` may be meant for; None if none is near.
+
+    None too if there are more than MAX_COMPARED_NAMES: to compare them takes long for every pod.
+    """
+    return nearest_word(name, known) if len(known) <= MAX_COMPARED_NAMES else None
 
 
 def has_few_typos(slips: int, one: str, other: str) -> bool:

@@ -8,7 +8,7 @@ exceeds a bound is not evaluated, and never passed over in silence.
 from collections.abc import Mapping
 from typing import Any
 
-from rules.base.json_values import as_object, as_objects, as_text, display
+from rules.base.json_values import as_object, as_objects, as_text, count_values, display
 from rules.base.traits import is_named_after_gpus
 from rules.finding import Finding
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
@@ -154,22 +154,11 @@ def steps_of(subject: Subject) -> int:
     if isinstance(subject, KubernetesObject):
         # Of a workload with pods, rules read little but these.
         of_pods = sum(map(_steps_of_pod, subject.pods))
-        values = 0 if of_pods else _count_values(subject.raw)
+        values = 0 if of_pods else count_values(subject.raw)
         return 1 + of_pods + values // _ELEMENTS_IN_A_STEP
     if isinstance(subject, Quota):
         return 1 + len(subject.hard) // _ELEMENTS_IN_A_STEP
-    return 1 + _count_values(subject.spec) // _ELEMENTS_IN_A_STEP
-
-
-def _count_values(raw: Any) -> int:
-    """Return how many values there are in an object."""
-    waiting, count = [raw], 0
-    while waiting:
-        node = waiting.pop()
-        count += len(node)
-        children = node.values() if isinstance(node, dict) else node
-        waiting += [child for child in children if isinstance(child, (dict, list))]
-    return count
+    return 1 + count_values(subject.spec) // _ELEMENTS_IN_A_STEP
 
 
 def _steps_of_pod(pod: Pod) -> int:

@@ -272,16 +272,19 @@ class Evaluation:
         subjects = []
         profile, namespace = self._rule_set.profile, self._request_context.namespace
         inventory = self._request_context.inventory
-        for subject in find_subjects(manifest, profile, namespace, inventory=inventory):
+        take = self._steps.take
+        for subject in find_subjects(
+            manifest, profile, namespace, inventory=inventory, take_steps=take
+        ):
             if isinstance(subject, MalformedField):
                 self.result.malformed_fields.append(subject)
                 continue
             if isinstance(subject, Pod):
+                take(STEPS_OF_A_POD + len(subject.path))
                 if not subject.layout.is_merged:
                     self.result.pod_paths.append(subject.whole_path)
                 elif exceeds_bounds(subject.spec):
                     continue  # of the object with its template this is reported
-                self._steps.take(STEPS_OF_A_POD + len(subject.path))
             elif not (isinstance(subject, KubernetesObject) and subject.pods):
                 self.result.other_objects += 1
             traits = self._traits_of(subject)

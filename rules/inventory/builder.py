@@ -83,6 +83,8 @@ MAX_MIG_CONFIGS = 200
 _MIG_CONFIG = re.compile(r"""(["']?)([A-Za-z0-9][\w.+-]{0,62})\1:(?:\s|$)""")
 MAX_VALUE_CHARACTERS = 100  # characters of the value of a ConfigMap, whose tenant may choose any
 MAX_ENCODED_CHARACTERS = 400  # of the value of a Secret: MAX_VALUE_CHARACTERS and more, in base64
+MAX_JOBS_OF_RUNTIME = 100
+"""Jobs of a training runtime with more are not known: they are merged with every TrainJob."""
 _DRA_GROUP = "resource.k8s.io"
 # The API server allows 32 selectors of 10 KiB each.
 MAX_SELECTORS = 32
@@ -330,6 +332,8 @@ def _training_runtime(raw: Mapping[str, Any], _variables: VariableNames) -> Trai
     spec = as_object(raw.get("spec"))
     made = as_object(as_object(spec.get("template")).get("spec"))
     jobs = tuple(job for _, job in as_objects(made.get("replicatedJobs")))
+    if len(jobs) > MAX_JOBS_OF_RUNTIME:
+        jobs = ()
     return TrainingRuntime(as_object(spec.get("mlPolicy")), jobs)
 
 

@@ -74,6 +74,10 @@ class Inventory:
             found = self._derived.store(key, derive(self, argument))
         return found
 
+    def names_in_order(self, kind: type) -> tuple[str, ...]:
+        """The names of all objects of a kind of the cluster, sorted once for all evaluations."""
+        return self.compute_once(_sorted_names, kind)
+
     def find(self, kind: type[R], name: str, namespace: str | None = None) -> R | None:
         """The record of an object, such as `find(ConfigMap, "gpus", "team")`; None if unknown.
 
@@ -107,6 +111,10 @@ class Inventory:
 
 
 EMPTY_INVENTORY = Inventory()
+
+
+def _sorted_names(inventory: Inventory, kind: type) -> tuple[str, ...]:
+    return tuple(sorted(inventory.all_in(kind, None)))
 
 
 # One class for each kind of object in an inventory, named as the kind. Nodes are known by groups,
@@ -349,7 +357,7 @@ class Secret(NamedTuple):
 
 
 class TrainingRuntime(NamedTuple):
-    """Kubeflow Trainer's TrainingRuntime: its `mlPolicy`, and the Jobs of its template."""
+    """Kubeflow Trainer's TrainingRuntime: its `mlPolicy`, and the few Jobs of its template."""
 
     policy: Mapping[str, Any]
     jobs: tuple[Mapping[str, Any], ...]

@@ -6,7 +6,7 @@ no table holds all their kinds. `kinds` has the tables, and the kinds that the s
 `object_kinds` has the kinds that rules are about as a whole.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import (
@@ -46,6 +46,10 @@ from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, 
 _VALUES_REF = ObjectRef("values of a chart", "", "", "")
 
 
+def count_nothing(_steps: int) -> None:
+    """Take steps where they have no limit."""
+
+
 def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
     """The object `raw` and, if it has items, the objects in them, each with its path.
 
@@ -74,12 +78,14 @@ def find_subjects(
     namespace: str | None = None,
     path: Path = (),
     inventory: Inventory = EMPTY_INVENTORY,
+    take_steps: Callable[[int], None] = count_nothing,
 ) -> Iterator[SearchResult]:
     """Everything in `manifest`, itself at `path`, that rules evaluate, in document order.
 
     Lists (`kind: List`, `PodList` …) are opened. `namespace` is where an object goes that names
     no namespace. A field with the wrong type comes as a MalformedField before its subject. With a
-    training runtime in `inventory`, a TrainJob also has the pods that are merged with it.
+    training runtime in `inventory`, a TrainJob also has the pods that are merged with it;
+    `take_steps` is called with the steps that this takes.
     """
     for raw, base in flatten_lists(as_object(manifest), path):
         kind = as_text(raw.get("kind"))
@@ -106,7 +112,7 @@ def find_subjects(
             layouts = CUSTOM_POD_LAYOUTS.get((group, kind), ())
             found = PodSearch(owner, profile, base).pods_in_custom_resource(raw, layouts)
             yield from _plugin_configuration(raw, base, owner, profile)
-            found = _with_merged_pods(found, raw, base, owner, profile, inventory)
+            found = _with_merged_pods(found, raw, base, owner, profile, inventory, take_steps)
         of_maker = _metadata_of_maker(raw, base, kind if is_built_in else "")
         metadata = PodMetadata(*of_maker, profile)
         spec = as_object(raw.get("spec"))
@@ -127,6 +133,7 @@ def _with_merged_pods(
     owner: ObjectRef,
     profile: Profile,
     inventory: Inventory,
+    take_steps: Callable[[int], None],
 ) -> Iterator[SearchResult]:
     """All that is `found` in the object `raw`; of a TrainJob also the pods merged with it."""
     if not inventory or not is_train_job(owner.kind, owner.group):
@@ -139,7 +146,7 @@ def _with_merged_pods(
         if isinstance(subject, Pod):
             own.append(subject)
         yield subject
-    yield from merged_pods(raw, owner, profile, base, inventory, own)
+    yield from merged_pods(raw, owner, profile, base, inventory, own, take_steps)
 
 
 def _variable_keys(

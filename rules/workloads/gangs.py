@@ -4,7 +4,7 @@ Source: the groups that KAI makes of workloads, kai-scheduler/KAI-Scheduler
 `pkg/podgrouper/podgrouper/plugins`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects
@@ -51,7 +51,7 @@ def gpus_of_kai_gang(pod: Pod, resource: str) -> int:
     spec, kind = pod.owner_spec, pod.object.kind
     if pod.object.group == "kubeflow.org" and kind in _REPLICA_FIELDS:
         templates = list(_templates_of_kubeflow(spec, _REPLICA_FIELDS[kind]))
-        least = _least_of_kubeflow(spec, sum(count for _, count in templates))
+        least = _least_of_kubeflow(spec, kind, [count for _, count in templates])
     elif pod.object.group == "leaderworkerset.x-k8s.io" and kind == "LeaderWorkerSet":
         templates = list(_templates_of_group(as_object(spec.get("leaderWorkerTemplate"))))
         # A leader that starts alone needs no GPUs of the others.
@@ -74,11 +74,19 @@ def _templates_of_kubeflow(
         yield as_object(as_object(role).get("template")), _count(as_object(role), "replicas", 1)
 
 
-def _least_of_kubeflow(spec: Mapping[str, Any], pods: int) -> int:
-    """The pods that start together: all, unless the job says how many are enough."""
+def _least_of_kubeflow(spec: Mapping[str, Any], kind: str, counts: Sequence[int]) -> int:
+    """The pods that start together: all, unless the job says how many are enough.
+
+    KAI makes no group of a job with a role of no pods, unless that says `minAvailable`.
+    """
     policy = as_object(as_object(spec.get("runPolicy")).get("schedulingPolicy"))
-    elastic = as_object(spec.get("elasticPolicy"))
-    return min(pods, _count(policy, "minAvailable", _count(elastic, "minReplicas", pods)))
+    pods = sum(counts)
+    if policy.get("minAvailable") is not None:
+        return min(pods, _count(policy, "minAvailable", 0))
+    if 0 in counts:
+        return 0
+    elastic = as_object(spec.get("elasticPolicy")) if kind == "PyTorchJob" else {}
+    return min(pods, _count(elastic, "minReplicas", pods))
 
 
 def _templates_of_group(spec: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
@@ -89,17 +97,24 @@ def _templates_of_group(spec: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, 
 
 
 def _templates_of_ray(spec: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """The templates of a cluster with the pods for which KAI waits.
+
+    It does not read `suspend`, by which KubeRay stops a group, and waits for those pods too.
+    """
     yield as_object(as_object(spec.get("headGroupSpec")).get("template")), 1
+    grows_from_least = spec.get("enableInTreeAutoscaling") is True
     for _, group in as_objects(spec.get("workerGroupSpecs")):
-        workers = _count(group, "minReplicas", 0) or _count(group, "replicas", 0)
+        workers = _count(group, "minReplicas", 0)
+        if not (workers or grows_from_least):
+            workers = _count(group, "replicas", 0)
+        is_ignored = group.get("suspended") is True
         hosts = _count(group, "numOfHosts", 1)
-        is_suspended = group.get("suspend") is True
-        yield as_object(group.get("template")), 0 if is_suspended else workers * hosts
+        yield as_object(group.get("template")), 0 if is_ignored else workers * hosts
 
 
 def _count(raw: Mapping[str, Any], field: str, default: int) -> int:
     value = raw.get(field)
-    return value if type(value) is int and 0 < value <= _MAX_PODS else default
+    return value if type(value) is int and 0 <= value <= _MAX_PODS else default
 
 
 def _amounts(spec: Mapping[str, Any], resource: str) -> Iterator[int]:

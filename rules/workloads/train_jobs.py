@@ -8,10 +8,10 @@ Source: kubeflow/trainer `pkg/runtime/core/trainingruntime.go` (`newRuntimeInfo`
 `pkg/runtime/framework/plugins/mpi/mpi.go` (`EnforceMLPolicy`)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rules.base.json_values import Path, as_object, as_objects, as_text
+from rules.base.json_values import Path, as_object, as_objects, as_text, count_values
 from rules.inventory.inventory import ClusterTrainingRuntime, Inventory, TrainingRuntime
 from rules.objects.container import POD_SPEC
 from rules.objects.object_ref import ObjectRef
@@ -38,6 +38,7 @@ _MERGE_KEYS = {
     **dict.fromkeys(("imagePullSecrets", "schedulingGates"), "name"),
     "volumeMounts": "mountPath",
 }
+_VALUES_IN_A_STEP = 50  # that are copied or compared
 _MERGED = POD_SPEC._replace(is_merged=True)
 
 
@@ -48,10 +49,12 @@ def merged_pods(
     base: Path,
     inventory: Inventory,
     own: Sequence[Pod],
+    take_steps: Callable[[int], None],
 ) -> Iterator[Pod]:
     """The pods of the TrainJob `raw`, which is at `base`; none if its runtime is not known.
 
-    `own` are those that the TrainJob itself has parts of.
+    `own` are those that the TrainJob itself has parts of. `take_steps` is called with the steps of
+    the work before it is done.
     """
     spec = as_object(raw.get("spec"))
     reference = as_object(spec.get("runtimeRef"))
@@ -61,9 +64,18 @@ def merged_pods(
     kind, name = type(runtime).__name__, as_text(reference.get("name"))
     home = owner.namespace if kind != _DEFAULT_KIND else ""
     referred = ObjectRef(kind, _GROUP, home, name)
+    patches = _patches_by_job(spec)
+    given = count_values([spec.get("trainer") or {}, spec.get("initializer") or {}])
     for job in runtime.jobs:
         name = as_text(job.get("name"))
-        template = _patched_template(job, spec)
+        template = as_object(job.get("template"))
+        size = count_values(template)
+        for patch in patches.get(name, ()):
+            size += count_values(patch)
+            take_steps(1 + size // _VALUES_IN_A_STEP)
+            template = as_object(_merge(template, patch))
+        containers = as_objects(_spec_of_pods(template).get("containers"))
+        take_steps(1 + (size + given * len(containers)) // _VALUES_IN_A_STEP)
         pod_spec = _merged_spec(name, template, spec, runtime.policy)
         if pod_spec is None:
             continue
@@ -120,15 +132,15 @@ def _step(template: Mapping[str, Any]) -> str:
     return as_text(labels.get(_STEP_LABEL))
 
 
-def _patched_template(job: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The template of a Job of the runtime, with the patches of a TrainJob with this `spec`."""
-    template = as_object(job.get("template"))
+def _patches_by_job(spec: Mapping[str, Any]) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    """The patches of a TrainJob with this `spec` for the template of each Job, in their order."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for _, patch in as_objects(spec.get("runtimePatches")):
         made = as_object(as_object(patch.get("trainingRuntimeSpec")).get("template"))
         for _, changed in as_objects(as_object(made.get("spec")).get("replicatedJobs")):
-            if changed.get("name") == job.get("name"):
-                template = as_object(_merge(template, as_object(changed.get("template"))))
-    return template
+            template = as_object(changed.get("template"))
+            found.setdefault(as_text(changed.get("name")), []).append(template)
+    return found
 
 
 def _merge(old: Any, patch: Any, field: str = "") -> Any:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from policies.loading import default_policy
+from rules.engine.bounds import TooManyStepsError
 from rules.engine.fixing import check, fix
+from rules.inventory.builder import MAX_JOBS_OF_RUNTIME
 from rules.inventory.inventory import Inventory, from_json, to_json
 from rules.objects.pod import Pod
 from rules.profile.context import Context
@@ -257,3 +259,15 @@ def test_a_written_inventory_keeps_runtimes() -> None:
         runtime(job("node", "trainer"), kind="ClusterTrainingRuntime"),
     )
     assert from_json(to_json(known)) == known
+
+
+def test_the_merging_of_many_patches_takes_steps() -> None:
+    patches = patch("node", tolerations=[]) * 10_000
+    with pytest.raises(TooManyStepsError):
+        found(train_job(runtimePatches=patches), runtime(*[job("node", "trainer")] * 20))
+
+
+def test_a_runtime_of_too_many_jobs_is_not_known() -> None:
+    jobs = [job(f"j{number}", "trainer") for number in range(MAX_JOBS_OF_RUNTIME + 1)]
+    assert len(merged(train_job(), runtime(*jobs[1:]))) == MAX_JOBS_OF_RUNTIME
+    assert merged(train_job(), runtime(*jobs)) == {}

@@ -80,7 +80,7 @@ References
 from collections.abc import Collection, Iterator
 
 from rules.base.json_values import Path, as_text, display, put
-from rules.base.text_matching import has_placeholder, nearest_word
+from rules.base.text_matching import has_placeholder, nearest_name
 from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE, RESOURCE_CLAIMS_OF_POD
 from rules.gpu.claims import (
     CLAIMS_FIELD,
@@ -152,7 +152,7 @@ def check(pod: Pod, context: Context) -> Findings:
     elif queues and name not in queues and not has_placeholder(name) and not _has_run(pod):
         yield _finding_of_unknown(path, name, queues)
     if not _has_run(pod):
-        yield from _findings_of_volcano(pod, path, known, knows_all=context.operation is not None)
+        yield from _findings_of_volcano(pod, path, context)
 
 
 def _paths_of_requests(pod: Pod, context: Context, *, with_unknown: bool) -> Iterator[Path]:
@@ -247,7 +247,7 @@ def _has_run(pod: Pod) -> bool:
 
 
 def _finding_of_unknown(path: Path, name: str, queues: Collection[str]) -> Finding:
-    near = nearest_word(name, sorted(queues))
+    near = nearest_name(name, sorted(queues))
     return Finding(
         path=path,
         key="queue",
@@ -257,22 +257,21 @@ def _finding_of_unknown(path: Path, name: str, queues: Collection[str]) -> Findi
     )
 
 
-def _findings_of_volcano(
-    pod: Pod, path: Path, queues: Collection[str], *, knows_all: bool
-) -> Findings:
-    """Yield the workload if none of `queues` has the name that it names.
-
-    `knows_all` says that Volcano has no others.
-    """
-    name = volcano_queue_name(pod)
-    if not (name and queues) or name in {*queues, *_QUEUES_OF_VOLCANO} or has_placeholder(name):
+def _findings_of_volcano(pod: Pod, path: Path, context: Context) -> Findings:
+    """Yield the workload if no known queue of Volcano has the name that it names."""
+    name, queues = volcano_queue_name(pod), context.inventory.all_in(Queue, None)
+    if not (name and queues) or name in queues or name in _QUEUES_OF_VOLCANO:
         return
-    near = nearest_word(name, sorted(queues))
+    if has_placeholder(name):
+        return
+    names = context.inventory.names_in_order(Queue)
+    near = nearest_name(name, names)
+    knows_all = context.operation is not None
     yield Finding(
         path=path,
         key="queue.volcano",
         message=f"the queue {display(name)} of the workload does not exist, and Volcano has "
-        f"{_list(queues)}: Volcano never starts the workload",
+        f"{_list(names)}: Volcano never starts the workload",
         help=f"name the queue {near}" if near else f"create the Queue {name}, or name another one",
         action=Action.DENY if near or knows_all else Action.AUDIT,
     )

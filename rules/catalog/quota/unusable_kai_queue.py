@@ -14,14 +14,15 @@ Compares the queue of a pod with GPUs for the KAI scheduler with the Queues of K
   starts together counts together: the pods of Kubeflow's jobs, of a group of a LeaderWorkerSet, and
   of a RayCluster.
 
-The queue is the one of the label `kai.scheduler/queue` of the workload, or else of the pod. Where
-only the former label `runai/queue` is written, it is that one; `kai-queue` says that KAI no longer
-reads it. Without a label it is `default-queue`, or the one that the label `project` stands for.
+The queue is the one of the label `kai.scheduler/queue` of the workload, or else of the pod. Without
+it the queue is the one that the label `project` stands for, or else `default-queue`: KAI no longer
+reads the former label `runai/queue`, as `kai-queue` says.
 
 The linter knows the Queues in the manifests of the same run, `gpuward audit` those of the cluster,
 and so does the webhook with `clusterInventory.queues`. Where none is known, nothing is reported.
 
-Not reported: a pod that has a node, and one that another object makes, which names the queue. KAI
+Not reported: a pod that has a node, one that another object makes, which names the queue, and a
+queue with more than 100 above it. Of more than 500 queues none is proposed as a similar name. KAI
 can be installed without its hierarchy of queues (`--full-hierarchy-fairness=false`), or with
 another key of the label (`queueLabelKey`). Suppress the rule there.
 
@@ -41,12 +42,13 @@ References
   `pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go`
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from rules.base.json_values import Path, as_text, display
 from rules.base.quantity import Quantity, parse
-from rules.base.text_matching import has_placeholder, nearest_word
+from rules.base.text_matching import has_placeholder, nearest_name
 from rules.base.traits import (
     CUSTOM_SCHEDULER,
     GPU,
@@ -63,10 +65,10 @@ from rules.workloads.gangs import gpus_of_kai_gang
 
 _SCHEDULER = "kai-scheduler"
 _RAY_GROUP = "ray.io"
-_FORMER_QUEUE_LABEL = "runai/queue"
 _PROJECT_LABEL, _NODE_POOL_LABEL = "project", "kai.scheduler/node-pool"
 _DEFAULT_QUEUE = "default-queue"
 _MAX_LISTED = 3
+_MAX_DEPTH = 100  # queues of a line that are read for every pod
 _NANO_OF_ONE = 10**9
 _MOST_SHOWN = 10**9
 
@@ -90,11 +92,14 @@ def check(pod: Pod, context: Context) -> Findings:
     queue = _queue_of(pod)
     if queue is None or not queue.name or has_placeholder(queue.name):
         return
-    line = list(_line_of(queue.name, queues))
+    line = list(islice(_line_of(queue.name, queues), _MAX_DEPTH + 1))
+    if len(line) > _MAX_DEPTH:
+        return
     missing = line[-1] if line[-1] not in queues else None
     if missing is not None:
         knows_all = context.operation is not None or pod.exists
-        yield _finding_of_missing(queue, missing, queues, knows_all=knows_all)
+        names = context.inventory.names_in_order(KaiQueue)
+        yield _finding_of_missing(queue, missing, names, knows_all=knows_all)
         return
     parents = context.inventory.compute_once(_parents, None)
     if queue.name in parents:
@@ -109,7 +114,7 @@ def _queue_of(pod: Pod) -> _NamedQueue | None:
     if pod.scheduler != _SCHEDULER and not is_placed_by_kuberay:
         return None
     holders = [*([pod.owner_metadata] if pod.owner_metadata else []), pod.metadata_view]
-    for key in (KAI_QUEUE_LABEL, _FORMER_QUEUE_LABEL, _PROJECT_LABEL):
+    for key in (KAI_QUEUE_LABEL, _PROJECT_LABEL):
         for holder in holders:  # what makes the pod comes first
             if key in holder.labels:
                 name = as_text(holder.labels[key])
@@ -135,16 +140,18 @@ def _line_of(name: str, queues: Mapping[str, KaiQueue]) -> Iterator[str]:
 def _parents(inventory: Inventory, _argument: None) -> Mapping[str, Sequence[str]]:
     """Return the queues below each queue that has some."""
     found: dict[str, list[str]] = {}
-    for name, queue in sorted(inventory.all_in(KaiQueue, None).items()):
-        if queue.parent:
-            found.setdefault(queue.parent, []).append(name)
+    queues = inventory.all_in(KaiQueue, None)
+    for name in inventory.names_in_order(KaiQueue):
+        if parent := queues[name].parent:
+            found.setdefault(parent, []).append(name)
     return found
 
 
 def _finding_of_missing(
-    queue: _NamedQueue, missing: str, queues: Collection[str], *, knows_all: bool
+    queue: _NamedQueue, missing: str, queues: Sequence[str], *, knows_all: bool
 ) -> Finding:
-    near = nearest_word(missing, sorted(queues))
+    """Return the finding of a queue that is not among `queues`, which are in order."""
+    near = nearest_name(missing, queues)
     if missing != queue.name:
         fault = f"is below {display(missing)}, which does not exist, so KAI ignores it"
         advice = f"create the Queue {missing}, or correct parentQueue"
@@ -209,8 +216,7 @@ def _gpus(nano: int) -> str:
     return f"{number} GPU" if number == "1" else f"{number} GPUs"
 
 
-def _list(queues: Collection[str]) -> str:
-    names = sorted(queues)
+def _list(names: Sequence[str]) -> str:
     named = ", ".join(map(display, names[:_MAX_LISTED]))
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return f"the {'queue' if len(names) == 1 else 'queues'} {named}{more}"
