@@ -645,7 +645,7 @@ gpu_requests = st.sampled_from(
 
 
 @given(st.lists(entries, max_size=5), st.lists(sources, max_size=2), gpu_requests)
-def test_a_container_with_a_gpu_is_never_given_a_variable(
+def test_a_container_with_a_card_of_nvidia_is_never_given_a_variable(
     variables: list[dict[str, Any]], origins: list[dict[str, Any]], resources: dict[str, Any]
 ) -> None:
     given_gpu = container(env=variables, envFrom=origins, resources=resources, image="nvidia/cuda")
@@ -653,7 +653,9 @@ def test_a_container_with_a_gpu_is_never_given_a_variable(
     result: Any = fixed(pod(given_gpu, container("proxy")), rules).manifest
     after = result["spec"]["containers"][0].get("env", [])
     void = {"name": NVIDIA_VISIBLE_DEVICES, "value": "void"}
-    hidden = [void] if "claims" in resources else []
+    # A card of another maker stays where the cards of NVIDIA are hidden.
+    is_of_others = "claims" in resources or "amd.com/gpu" in resources.get("limits", {})
+    hidden = [void] if is_of_others else []
     assert all(
         entry in (*variables, *hidden) or entry["name"] != NVIDIA_VISIBLE_DEVICES for entry in after
     )
