@@ -11,7 +11,7 @@ from cluster.audit.evaluation import Evaluated
 from cluster.gpus.document import pod_without_gpu_document, stranded_by_pods_without_gpu
 from cluster.gpus.tables import cpu_text, memory_text, words_about_pods_without_gpu
 from cluster.snapshot.snapshot import Snapshot
-from cluster.source.objects import namespace_in
+from cluster.source.objects import NODES, namespace_in
 from reports.formats import many
 from reports.results import PodsWithoutGpu, Remark
 from terminal import printable
@@ -38,11 +38,13 @@ class PodsOnGpuNodes:
     def read(self, snapshot: Snapshot) -> None:
         """Count what the pods take, if there are any: `gpuward gpus` counts the same.
 
-        It lists all pods again. Raises SourceError if that fails.
+        It lists all pods and nodes again. Raises SourceError if that fails.
         """
         if not self._names:
             return
         account = snapshot.count(self._namespace)
+        if error := snapshot.missing.get(NODES):
+            raise error
         account.keep_pods_without_gpu(self._names)
         self._usage = snapshot.usage(account, self._namespace)
 

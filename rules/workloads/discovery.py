@@ -113,8 +113,7 @@ def find_subjects(
             found = PodSearch(owner, profile, base).pods_in_custom_resource(raw, layouts)
             yield from _plugin_configuration(raw, base, owner, profile)
             found = _with_merged_pods(found, raw, base, owner, profile, inventory, take_steps)
-        of_maker = _metadata_of_maker(raw, base, kind if is_built_in else "")
-        metadata = PodMetadata(*of_maker, profile)
+        metadata = _metadata_of_maker(raw, base, profile, kind if is_built_in else "")
         spec = as_object(raw.get("spec"))
         listed = as_objects(as_object(raw.get("metadata")).get("ownerReferences"))
         owners = [reference for _, reference in listed]
@@ -182,13 +181,19 @@ def _plugin_configuration(
 
 
 def _metadata_of_maker(
-    raw: Mapping[str, Any], base: Path, built_in: str
-) -> tuple[Mapping[str, Any], Path]:
-    """The metadata of the object that makes the pods, with its path: of a CronJob, of its Jobs."""
+    raw: Mapping[str, Any], base: Path, profile: Profile, built_in: str
+) -> PodMetadata | None:
+    """The metadata of the object that makes the pods: of a CronJob, of its Jobs.
+
+    None if it is no object, so that no edit can add to it.
+    """
     if built_in == "CronJob":
         raw = as_object(as_object(raw.get("spec")).get("jobTemplate"))
         base = (*base, "spec", "jobTemplate")
-    return as_object(raw.get("metadata")), (*base, "metadata")
+    metadata = raw.get("metadata")
+    if not isinstance(metadata, dict | None):
+        return None
+    return PodMetadata(as_object(metadata), (*base, "metadata"), profile)
 
 
 def _holds_no_subject(kind: str, group: str) -> bool:

@@ -369,6 +369,7 @@ TOLERATION_UPDATES: tuple[tuple[list[Any], dict[str, Any], list[Any], str], ...]
     ([], {}, [EVERY_TAINT], "tolerates every taint"),
     ([SPOT], {}, [{**EVERY_TAINT, "effect": "NoSchedule"}], "tolerates every taint"),
     ([OF_GPU_NODES], {}, [SPOT], ""),
+    ([OF_GPU_NODES, EVERY_TAINT], {}, [], ""),  # only a label and a finalizer change
     ([OF_GPU_NODES] * 99, {}, [EVERY_TAINT] * 99, "tolerates every taint"),  # the largest pod
     ([], {}, [{**OF_GPU_NODES, "effect": "NoExecute"}], ""),
     ([OF_GPU_NODES], {}, [{**OF_GPU_NODES, "effect": "NoSchedule"}], "tolerates the taint"),
@@ -388,6 +389,7 @@ def test_tolerations_that_an_update_adds_are_judged_as_by_the_rules(
     for number, (tolerations, fields, _, _) in enumerate(TOLERATION_UPDATES):
         pod = new_pod(off, f"p-{number}", tolerations=tolerations, **fields)
         pod["spec"]["schedulerName"] = "nobody"
+        pod["metadata"]["finalizers"] = ["example.com/own"]
         made.append(_eventually_created(api_server, f"/api/v1/namespaces/{off}/pods", pod))
     on = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
     merge = "application/merge-patch+json"
@@ -396,7 +398,9 @@ def test_tolerations_that_an_update_adds_are_judged_as_by_the_rules(
     exports.wait(off)
     for old, (*_, added, words) in zip(made, TOLERATION_UPDATES, strict=True):
         tolerations = [*old["spec"].get("tolerations", ()), *added]
-        new = {**old, "spec": {**old["spec"], "tolerations": tolerations}}
+        new = copy.deepcopy(old)
+        new["spec"]["tolerations"] = tolerations
+        new["metadata"] |= {"labels": {"team": "vision"}, "finalizers": []}
         said = observed(exports.update_one(new, ADMIN))
         engine = expected(new, policy.rule_set(), _update_context(old), old)
         assert said is not None

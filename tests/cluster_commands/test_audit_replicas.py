@@ -254,6 +254,23 @@ def test_a_rule_may_read_what_no_other_rule_reads(monkeypatch: pytest.MonkeyPatc
     assert found == [0, 1, 0]
 
 
+def test_a_pod_that_an_exception_names_excuses_no_replica() -> None:
+    text = """\
+apiVersion: gpuward.io/v1
+kind: Policy
+exceptions:
+- {rules: [visible-devices-env], match: {namespace: ml, name: allowed-*}, reason: it may}
+"""
+    evaluator = new_evaluator(load_policy(text, "policy"))
+    found = []
+    for name in ("allowed-0", "other-0", "allowed-1", "other-1"):
+        made = running(pod(container(**variable("all"))))
+        made["metadata"] |= {"name": name, "namespace": "ml"}
+        found.append([finding.rule for finding in evaluator.evaluate(made).findings])
+    assert found == [[], ["visible-devices-env"]] * 2
+    assert evaluator.results.excepted == 2
+
+
 def test_few_clean_pods_are_remembered(
     evaluated: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

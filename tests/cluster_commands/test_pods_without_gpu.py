@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cluster.accounting.account import Account, count_pod
 from cluster.audit.cli import main as audit
+from cluster.audit.evaluation import Evaluated
+from cluster.audit.pods_on_gpu_nodes import PodsOnGpuNodes
 from cluster.gpus.cli import main as gpus
+from cluster.snapshot.snapshot import Snapshot
+from cluster.source.objects import ObjectReader, SourceError
 from policies.loading import default_policy
+from rules.finding import Finding
+from rules.objects.object_ref import object_ref
+from tests.testkit.cluster_commands.doctor_rows import Objects
 from tests.testkit.cluster_commands.gpu_objects import Object, listed, node, pod
 
 GPU = "nvidia.com/gpu"
@@ -312,6 +319,17 @@ def test_an_audit_says_why_the_pods_are_there_and_what_they_take(
     audit([*arguments, "-o", "json", "-n", "team-a"])  # other pods use the node too
     (found,) = json.loads(capsys.readouterr().out)["pods_without_gpu"]
     assert found == {"file": "", "pods": listed_by_gpus, "stranded": {}}
+
+
+def test_what_pods_take_is_not_said_to_be_nothing_if_the_nodes_are_not_listed_again() -> None:
+    raw = running("web")
+    found = Finding(path=("spec", "nodeName"), key="node", message="there")._replace(rule=RULE)
+    collected = PodsOnGpuNodes(None)
+    collected.add(Evaluated(raw, object_ref("Pod", "", raw["metadata"], None), [found]))
+    source = cast("ObjectReader", Objects(raw, broken=("nodes",)))
+    snapshot = Snapshot(source, default_policy().profile, keep_going=True)
+    with pytest.raises(SourceError, match="cannot list nodes"):
+        collected.read(snapshot)
 
 
 def test_an_audit_without_the_rule_lists_no_pods(

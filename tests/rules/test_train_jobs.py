@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from policies.loading import default_policy
+from policies.loading import default_policy, load_policy
+from rules.base.json_values import value_at
+from rules.catalog.index import CATALOG
 from rules.engine.bounds import TooManyStepsError
 from rules.engine.fixing import check, fix
 from rules.inventory.builder import MAX_JOBS_OF_RUNTIME
@@ -17,6 +20,7 @@ from rules.workloads.discovery import find_subjects
 from rules.workloads.pod_counts import pods_of_kueue_workload
 from rules.workloads.referred_objects import add_objects, new_builder
 from tests.testkit.cases import TODAY
+from tests.testkit.workload_table import places
 
 API, GPU = "trainer.kubeflow.org/v1alpha1", "nvidia.com/gpu"
 NAMESPACE = "ml"
@@ -271,3 +275,38 @@ def test_a_runtime_of_too_many_jobs_is_not_known() -> None:
     jobs = [job(f"j{number}", "trainer") for number in range(MAX_JOBS_OF_RUNTIME + 1)]
     assert len(merged(train_job(), runtime(*jobs[1:]))) == MAX_JOBS_OF_RUNTIME
     assert merged(train_job(), runtime(*jobs)) == {}
+
+
+ALL_FIXES = load_policy(
+    "apiVersion: gpuward.io/v1\nkind: Policy\nrules:\n"
+    + "".join(f"  {rule.name}: {{fix: true}}\n" for rule in CATALOG),
+    "policy",
+).rule_set()
+ODD: tuple[Any, ...] = (None, [], {}, 0, "x", 1.5, 10**400, [[]], [None], [{"name": {}}], "\ud800")
+FULL_JOB = train_job(
+    trainer={
+        "image": "nvidia/cuda:12",
+        "numNodes": 3,
+        "numProcPerNode": 2,
+        "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}],
+        "resourcesPerNode": limits(gpus=2),
+    },
+    initializer={"dataset": {"env": [{"name": "A", "value": "b"}]}},
+    runtimePatches=patch("node", containers=[{"name": "node", "env": [{"name": "B"}]}]),
+)
+FULL_RUNTIME = runtime(
+    job("node", "trainer", resources=limits(gpus=1), env=[{"name": "A", "value": "b"}]),
+    job("dataset-initializer", "dataset-initializer"),
+    policy={"numNodes": 2, "mpi": {"runLauncherAsNode": True}},
+)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["job", "runtime"])
+def test_no_odd_value_in_a_job_or_its_runtime_makes_anything_fail(number: int) -> None:
+    for path in places((FULL_JOB, FULL_RUNTIME)[number])[1:]:
+        for odd in ODD:
+            made = copy.deepcopy([FULL_JOB, FULL_RUNTIME])
+            value_at(made[number], path[:-1])[path[-1]] = odd
+            known = inventory(made[1], *QUEUE)
+            context = Context(TODAY, namespace=NAMESPACE, inventory=known)
+            assert fix(made[0], ALL_FIXES, context).remaining.failures == [], (path, odd)

@@ -218,6 +218,26 @@ def test_a_policy_says_in_its_description_what_it_leaves_out() -> None:
     assert "device-list-mount: a path with more than eight" in text
 
 
+@pytest.mark.parametrize(
+    ("other_devices", "words"),
+    [
+        ([], "and a claim counts as one for a GPU"),
+        (
+            ["deviceclass.resource.kubernetes.io/*"],
+            "and no claim and no class of a cluster counts as one for a GPU",
+        ),
+    ],
+    ids=["every-claim-counts", "no-claim-counts"],
+)
+def test_a_policy_says_how_it_counts_claims(other_devices: list[str], words: str) -> None:
+    options = {"other_devices": other_devices}
+    rules = {"gpu-node-without-request": {"action": "deny", "options": options}}
+    text = {"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}
+    made = policy_objects(load_policy(json.dumps(text), "a test"), ExportOptions())
+    described = [each["metadata"].get("annotations", {}) for each in made]
+    assert any(words in each.get("kubernetes.io/description", "") for each in described)
+
+
 def test_the_bindings_are_for_the_modes_of_the_options() -> None:
     registration = RegistrationOptions(default=Action.DENY, minimum=Action.WARN)
     objects = policy_objects(default_policy(), ExportOptions(registration))

@@ -59,7 +59,9 @@ Options
 `squat.ai/*`. List those that GPU nodes offer: who asks for one of them could run there otherwise.
 A device class is `deviceclass.resource.kubernetes.io/` and its name. Where all GPUs are resources
 of device plugins, list `deviceclass.resource.kubernetes.io/*`: then a claim counts only if it is
-known that it is for GPUs. Nothing in a pod says what its claims are for.
+known that it is for GPUs. Nothing in a pod says what its claims are for. So with that pattern API
+servers that evaluate the rule themselves count no claim at all, and of classes only those that a
+profile knows: they keep such a pod off GPU nodes.
 
 References
 ----------
@@ -257,8 +259,9 @@ def in_process(options: Mapping[str, Any], profile: Profile) -> tuple[Statement,
     is_new = REQUEST.operation == "CREATE"
     label = OBJECT.selectedGpuLabel
     omitted = "nodes are known by their labels alone"
-    if ANY_CLASS not in options["other_devices"]:
-        omitted += ", and a claim counts as one for a GPU"
+    is_unknown_gpu = ANY_CLASS not in options["other_devices"]
+    counted = "a claim counts" if is_unknown_gpu else "no claim and no class of a cluster counts"
+    omitted += f", and {counted} as one for a GPU"
 
     def adds(key: str) -> Statement:
         added = OBJECT.addedTolerations.exists(lambda t: get(t, "key", "") == key)

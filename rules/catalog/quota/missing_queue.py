@@ -209,7 +209,7 @@ def _fix(pod: Pod, queue: str) -> Fix | None:
     holder = pod.owner_metadata
     if pod.object.kind in UNQUEUED_KINDS:
         holder = pod.metadata_view
-    if holder is None:
+    if holder is None or not isinstance(holder.raw.get("labels"), dict | None):
         return None
     return Fix(
         f"set the label {QUEUE_LABEL}: {queue}",
