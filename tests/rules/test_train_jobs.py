@@ -306,7 +306,8 @@ def test_no_odd_value_in_a_job_or_its_runtime_makes_anything_fail(number: int) -
     for path in places((FULL_JOB, FULL_RUNTIME)[number])[1:]:
         for odd in ODD:
             made = copy.deepcopy([FULL_JOB, FULL_RUNTIME])
-            value_at(made[number], path[:-1])[path[-1]] = odd
+            holder: Any = value_at(made[number], path[:-1])
+            holder[path[-1]] = odd
             known = inventory(made[1], *QUEUE)
             context = Context(TODAY, namespace=NAMESPACE, inventory=known)
             assert fix(made[0], ALL_FIXES, context).remaining.failures == [], (path, odd)
