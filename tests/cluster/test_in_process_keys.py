@@ -37,9 +37,6 @@ exceptions:
   - rules: [visible-devices-key]
     match: {{namespace: {EXCEPTED}}}
     reason: administrators alone write there
-  - rules: [visible-devices-key]
-    match: {{namespace: {NAMESPACE}, name: for-pods-alone, image: "*"}}
-    reason: an object without a container has no image
 """,
     "a test",
 )
@@ -183,11 +180,8 @@ def test_a_writer_and_an_exception_are_accepted(exports: Exports, namespace: str
     assert said_of(exports, key, "system:serviceaccount:kai-scheduler:other").denied
     trusted = made("Secret", namespace, "stringData", NVIDIA, name="trusted-1")
     assert said_of(exports, trusted) == said_by_lint(trusted) == NOTHING
-    for other in (
-        made("ConfigMap", namespace, "data", NVIDIA, name="trusted-1"),
-        made("Secret", namespace, "stringData", NVIDIA, name="for-pods-alone"),
-    ):
-        assert said_of(exports, other) == said_by_lint(other) != NOTHING
+    other = made("ConfigMap", namespace, "data", NVIDIA, name="trusted-1")
+    assert said_of(exports, other) == said_by_lint(other) != NOTHING
 
 
 @pytest.mark.usefixtures("namespace")
@@ -229,7 +223,7 @@ def test_random_objects_are_judged_as_by_the_linter(
 def random_object(choose: random.Random, namespace: str) -> Any:
     """A ConfigMap or Secret with a few keys in some of its fields, one of them perhaps in two."""
     kind = choose.choice([*RESOURCES])
-    name = choose.choice(["settings", "trusted-a", "for-pods-alone"])
+    name = choose.choice(["settings", "trusted-a"])
     manifest = made(kind, namespace, TEXT[kind][0], name=name)
     pool = [*choose.sample(NEAR, 4), *choose.sample(KNOWN, choose.choice([0, 0, 1, 3]))]
     for field in (*TEXT[kind], *ENCODED[kind]):
