@@ -223,7 +223,7 @@ def test_random_objects_are_judged_as_by_the_linter(
 def random_object(choose: random.Random, namespace: str) -> Any:
     """A ConfigMap or Secret with a few keys in some of its fields, one of them perhaps in two."""
     kind = choose.choice([*RESOURCES])
-    name = choose.choice(["settings", "trusted-a"])
+    name = choose.choice(["settings", "trusted-a", "others"])
     manifest = made(kind, namespace, TEXT[kind][0], name=name)
     pool = [*choose.sample(NEAR, 4), *choose.sample(KNOWN, choose.choice([0, 0, 1, 3]))]
     for field in (*TEXT[kind], *ENCODED[kind]):
