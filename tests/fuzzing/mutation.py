@@ -36,6 +36,13 @@ def mutate_yaml(data: bytes, max_size: int, seed: int) -> bytes:
     return _mutate(data, max_size, seed, yaml.safe_load, yaml.safe_dump)
 
 
+# PyYAML's own loader raises other errors than its own for odd numbers and dates.
+_CANNOT_BE_CHANGED = (
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+    *(RecursionError, yaml.YAMLError),
+)
+
+
 def _mutate(
     data: bytes,
     max_size: int,
@@ -51,7 +58,7 @@ def _mutate(
         for _ in range(source.choice((1, 1, 2, 4))):
             value = change_value(value, source)
         new = dumps(value).encode()
-    except (ValueError, RecursionError, yaml.YAMLError, TypeError):
+    except _CANNOT_BE_CHANGED:
         return _mutate_bytes(data, max_size)
     return new if len(new) <= max_size else _mutate_bytes(data, max_size)
 

@@ -89,6 +89,7 @@ def _check_other_lines(old: str, new: str, document: Document, operation: Operat
     above = old[: old.rfind("\n", 0, start - document.start) + 1]
     assert new.startswith(above), "a line above the edit has changed"
     end = old.find("\n", place.end - document.start) + 1
-    below = old[end:].split("\n") if end else []
-    lines = iter(new.split("\n"))
+    # The last line may get a line break, of which a part stays with it.
+    below = [line.rstrip("\r") for line in old[end:].split("\n")] if end else []
+    lines = (line.rstrip("\r") for line in new.split("\n"))
     assert all(line in lines for line in below), f"a line below the edit has changed: {operation}"
