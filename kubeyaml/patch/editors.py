@@ -186,7 +186,9 @@ class FlowEditor:
         gap = self._blanks_before(len(self._entries) - 1)
         if not gap and not self._layout.is_minified:
             gap = " "
-        return [Splice(last, last, "," + gap + self._entry_text(key, value, number - 1))]
+        # Behind a colon, a comma would be a part of the value.
+        comma = " ," if self._source.text_between(last - 1, last) == ":" else ","
+        return [Splice(last, last, comma + gap + self._entry_text(key, value, number - 1))]
 
     def replace(self, key: str | int, value: Any, *, discard: bool = False) -> list[Splice]:
         """Replace the value of an entry; `discard` the comments in it."""

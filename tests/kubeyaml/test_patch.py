@@ -150,6 +150,7 @@ def test_only_the_edit_changes_in_flow_style(operation: Operation, old: str, new
         ("{a, b: 1}\n", replace("/a", 2), "{a: 2, b: 1}\n"),
         ('["x", {"a"}]\n', replace("/1/a", "y"), '["x", {"a": "y"}]\n'),
         ("{a: , b: 1}\n", replace("/a", 2), "{a: 2 , b: 1}\n"),
+        ("x: {a: }\n", add("/x/b", 1), "x: {a: , b: 1 }\n"),
     ],
 )
 def test_a_value_is_given_to_a_key_without_one(text: str, operation: Operation, new: str) -> None:
