@@ -141,7 +141,7 @@ def test_a_refused_connection_is_reported(tmp_path: Path) -> None:
     file = unreachable_kubeconfig(tmp_path)
     done = remove("--kubeconfig", str(file))
     assert done.returncode == 1
-    assert done.stderr.count("Connection refused") == 2, done.stderr
+    assert done.stderr.count("connection refused") == 2, done.stderr
     expected = "kubectl delete validatingwebhookconfigurations/gpuward "
     expected += f"mutatingwebhookconfigurations/gpuward --ignore-not-found --kubeconfig {file}"
     assert done.stderr.splitlines()[-1] == f"  {expected}"
