@@ -445,12 +445,17 @@ def _failure(what: str, error: Exception, host: str, proxy: Proxy | None) -> Clu
 
 def _without_secrets(url: str) -> str:
     """The scheme, host and port of `url`, which may also have a user, a password or a token."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the API server"
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 # What urllib3 says of these begins with its own objects.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
+    # Its text has the whole address, with what is secret in it.
+    (urllib3.exceptions.LocationParseError, "the address of the cluster's server is not valid"),
     (urllib3.exceptions.NameResolutionError, "the name of the host cannot be resolved"),
     (urllib3.exceptions.NewConnectionError, "no connection"),
     (urllib3.exceptions.ConnectTimeoutError, f"no connection within {_SECONDS:g} seconds"),

@@ -40,6 +40,17 @@ def test_no_secret_of_the_address_is_shown(tmp_path: Path) -> None:
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("address", ["[::1", "a b:6443", "127.0.0.1:99999"])
+def test_an_address_that_is_not_valid_is_an_error_without_its_secrets(
+    tmp_path: Path, address: str
+) -> None:
+    url = f"https://alice:s3cret@{address}"
+    connection = Connection.like_kubectl(write_kubeconfig(tmp_path, url, {}))
+    with pytest.raises(ClusterError, match=r"server is not valid$") as caught:
+        connection.request("GET", "/api/v1/nodes")
+    assert "s3cret" not in str(caught.value)
+
+
 def test_the_name_is_not_known(tmp_path: Path) -> None:
     text = error_of(tmp_path, "https://nowhere.invalid:6443")
     assert text.startswith("the name of the host cannot be resolved")
