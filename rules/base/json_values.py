@@ -297,3 +297,13 @@ def display(value: Any, limit: int = 60) -> str:
     is_text = isinstance(value, str)
     quoted = quote(value[:limit]) if is_text else json.dumps(value, default=str)
     return quoted if len(quoted) <= limit else f'{quoted[: limit - 4]}…"'
+
+
+_MAX_LISTED = 3
+
+
+def display_names(kind: str, names: Sequence[str]) -> str:
+    """The first few of the tenant's `names` for a message: `the queues "a", "b" and 2 more`."""
+    named = ", ".join(map(display, names[:_MAX_LISTED]))
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return f"the {kind if len(names) == 1 else f'{kind}s'} {named}{more}"

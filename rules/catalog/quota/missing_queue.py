@@ -79,7 +79,7 @@ References
 
 from collections.abc import Collection, Iterator
 
-from rules.base.json_values import Path, as_text, display, put
+from rules.base.json_values import Path, as_text, display, display_names, put
 from rules.base.text_matching import has_placeholder, nearest_name
 from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE, RESOURCE_CLAIMS_OF_POD
 from rules.gpu.claims import (
@@ -128,7 +128,6 @@ _OTHER_KINDS = frozenset(
         *(("ray.io", kind) for kind in ("RayCluster", "RayService")),
     }
 )
-MAX_LISTED = 3
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -184,7 +183,7 @@ def _findings_without_queue(
     if must_name_one:
         why = f"every workload with GPUs in the namespace {display(pod.object.namespace)} must"
     else:
-        why = f"its namespace has {_list(queues)}"
+        why = f"its namespace has {display_names('queue', sorted(queues))}"
     is_meant = is_batch or must_name_one
     only = min(queues) if len(queues) == 1 else ""
     label = f"{QUEUE_LABEL}: {only}" if only else f"{QUEUE_LABEL} with the name of a LocalQueue"
@@ -252,7 +251,7 @@ def _finding_of_unknown(path: Path, name: str, queues: Collection[str]) -> Findi
         path=path,
         key="queue",
         message=f"the queue {display(name)} of the workload does not exist in its namespace, which "
-        f"has {_list(queues)}: Kueue never admits the workload",
+        f"has {display_names('queue', sorted(queues))}: Kueue never admits the workload",
         help=f"write the label {QUEUE_LABEL}: {near or min(queues)}, or create the LocalQueue",
     )
 
@@ -271,17 +270,10 @@ def _findings_of_volcano(pod: Pod, path: Path, context: Context) -> Findings:
         path=path,
         key="queue.volcano",
         message=f"the queue {display(name)} of the workload does not exist, and Volcano has "
-        f"{_list(names)}: Volcano never starts the workload",
+        f"{display_names('queue', names)}: Volcano never starts the workload",
         help=f"name the queue {near}" if near else f"create the Queue {name}, or name another one",
         action=Action.DENY if near or knows_all else Action.AUDIT,
     )
-
-
-def _list(queues: Collection[str]) -> str:
-    names = sorted(queues)
-    named = ", ".join(map(display, names[:MAX_LISTED]))
-    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f"the {'queue' if len(names) == 1 else 'queues'} {named}{more}"
 
 
 RULE = define_rule(

@@ -46,7 +46,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from rules.base.json_values import Path, as_text, display
+from rules.base.json_values import Path, as_text, display, display_names
 from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import has_placeholder, nearest_name
 from rules.base.traits import (
@@ -67,7 +67,6 @@ _SCHEDULER = "kai-scheduler"
 _RAY_GROUP = "ray.io"
 _PROJECT_LABEL, _NODE_POOL_LABEL = "project", "kai.scheduler/node-pool"
 _DEFAULT_QUEUE = "default-queue"
-_MAX_LISTED = 3
 _MAX_DEPTH = 100  # queues of a line that are read for every pod
 _NANO_OF_ONE = 10**9
 _MOST_SHOWN = 10**9
@@ -156,7 +155,7 @@ def _finding_of_missing(
         fault = f"is below {display(missing)}, which does not exist, so KAI ignores it"
         advice = f"create the Queue {missing}, or correct parentQueue"
     else:
-        fault = f"does not exist, and KAI has {_list(queues)}"
+        fault = f"does not exist, and KAI has {display_names('queue', queues)}"
         advice = f"name the queue {near}" if near else f"create the Queue {missing}"
     return Finding(
         path=queue.path,
@@ -171,7 +170,7 @@ def _finding_of_parent(queue: _NamedQueue, below: Sequence[str]) -> Finding:
     return Finding(
         path=queue.path,
         key="queue.parent",
-        message=f"{queue.words} is the parent of {_list(below)}: KAI "
+        message=f"{queue.words} is the parent of {display_names('queue', below)}: KAI "
         "schedules only pods of queues without others below them",
         help=f"write the label {KAI_QUEUE_LABEL}: {below[0]}, or the one of another queue",
     )
@@ -214,12 +213,6 @@ def _gpus(nano: int) -> str:
     if whole > _MOST_SHOWN:
         number = f"more than {_MOST_SHOWN}"
     return f"{number} GPU" if number == "1" else f"{number} GPUs"
-
-
-def _list(names: Sequence[str]) -> str:
-    named = ", ".join(map(display, names[:_MAX_LISTED]))
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"the {'queue' if len(names) == 1 else 'queues'} {named}{more}"
 
 
 RULE = define_rule(
