@@ -58,6 +58,8 @@ class NamespacePlan(NamedTuple):
     - `mode` and `new_mode`: empty if its objects are not sent to gpuward.
     - `refused`: the workloads and objects of which mode `deny` would refuse pods, or themselves;
       None if that is not known.
+    - `kept_off`: the workloads of which mode `deny` would fix pods, so that they are kept off the
+      GPU nodes on which they run now; None if that is not known.
     - `is_changed`: whether its label is to be written.
     """
 
@@ -65,6 +67,7 @@ class NamespacePlan(NamedTuple):
     mode: str
     new_mode: str
     refused: Sequence[str] | None
+    kept_off: Sequence[str] | None
     is_changed: bool
 
     @property
@@ -202,10 +205,16 @@ def plan(
         new = registered_mode(own, name, {**labels, MODE_LABEL: asked})
         is_known = result.listed_all and name not in result.incomplete
         hit = [*refused[name]] if is_known or refused[name] else None
+        kept_off = result.kept_off.get(name, [])
         # A namespace that is excluded would get a label that says what is not so.
         is_changed = bool(mode) and labels.get(MODE_LABEL) != mode and bool(now or new)
         yield NamespacePlan(
-            name=name, mode=now, new_mode=new if mode else now, refused=hit, is_changed=is_changed
+            name=name,
+            mode=now,
+            new_mode=new if mode else now,
+            refused=hit,
+            kept_off=kept_off if is_known or kept_off else None,
+            is_changed=is_changed,
         )
 
 
@@ -214,8 +223,12 @@ def _print(plans: Sequence[NamespacePlan], options: argparse.Namespace) -> None:
         document = {"version": VERSION, "namespaces": [_record(each) for each in plans]}
         sys.stdout.write(format_document(document, options.output))
         return
+    with_kept_off = any(each.kept_off for each in plans)
     header = ("NAMESPACE", "MODE", *(["NEW"] if options.mode else []), "WOULD BE REFUSED")
     rows = [(each.name, *_cells(each, with_new=bool(options.mode))) for each in plans]
+    if with_kept_off:
+        header = (*header, "KEPT OFF GPU NODES")
+        rows = [(*row, _listed(each.kept_off)) for row, each in zip(rows, plans, strict=True)]
     sys.stdout.write(render(Table(header, [*rows]), width=width_of(sys.stdout)))
     if options.mode:
         changed = [each for each in plans if each.is_changed]
@@ -227,9 +240,12 @@ def _print(plans: Sequence[NamespacePlan], options: argparse.Namespace) -> None:
 
 
 def _cells(each: NamespacePlan, *, with_new: bool) -> tuple[str, ...]:
-    refused = _UNKNOWN if each.refused is None else some(each.refused) or "-"
     new = (each.new_mode or _NOT_SENT,) if with_new else ()
-    return (each.mode or _NOT_SENT, *new, refused)
+    return (each.mode or _NOT_SENT, *new, _listed(each.refused))
+
+
+def _listed(names: Sequence[str] | None) -> str:
+    return _UNKNOWN if names is None else some(names) or "-"
 
 
 def _record(each: NamespacePlan) -> dict[str, Any]:
@@ -238,6 +254,7 @@ def _record(each: NamespacePlan) -> dict[str, Any]:
         "mode": each.mode or None,
         "newMode": each.new_mode or None,
         "wouldBeRefused": None if each.refused is None else [*each.refused],
+        "wouldBeKeptOff": None if each.kept_off is None else [*each.kept_off],
         "changed": each.is_changed,
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from cluster.audit.devices import DeviceRemarks
@@ -58,6 +58,8 @@ class AuditResult(NamedTuple):
     - `listed_all`: whether all objects were listed that are evaluated.
     - `incomplete`: the namespaces of which not all findings are known, although they were listed.
     - `saw_all`: whether everything was read that an audit reads.
+    - `kept_off`: who makes pods that mode `deny` would keep off the GPU nodes on which they run, by
+      namespace.
     - `pods`, `devices`: what is said about pods, and about devices, together.
     - `identities`: those of objects that have findings, or may own some that have.
     """
@@ -67,6 +69,7 @@ class AuditResult(NamedTuple):
     listed_all: bool
     incomplete: frozenset[str]
     saw_all: bool
+    kept_off: Mapping[str, Sequence[str]]
     pods: PodRemarks
     devices: DeviceRemarks
     identities: Mapping[ObjectRef, Identity]
@@ -121,7 +124,7 @@ class _Audit:
         pods = PodRemarks(profile, facts, owner_of)
         devices = DeviceRemarks(profile)
         admin_access = AdminAccessRemarks(profile, facts, self._namespace)
-        on_gpu_nodes = PodsOnGpuNodes(self._namespace)
+        on_gpu_nodes = PodsOnGpuNodes(self._namespace, owner_of)
         is_missing = facts.lacks_namespace(self._namespace)
         with Progress(None, "objects") as progress:
             names = EVALUATED if self._namespace else EVALUATED_EVERYWHERE
@@ -151,6 +154,7 @@ class _Audit:
         found = (
             *pods.remarks(),
             *on_gpu_nodes.remarks(),
+            *(on_gpu_nodes.remarks_about_kept_off() if self._refused_by else ()),
             *devices.remarks(),
             *admin_access.remarks(),
             *self._expired_exceptions(),
@@ -165,6 +169,7 @@ class _Audit:
             listed_all=not self._failed,
             incomplete=frozenset(self._evaluator.incomplete),
             saw_all=not unread,
+            kept_off=on_gpu_nodes.kept_off,
             pods=pods,
             devices=devices,
             identities=self._identities,

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import has_terminated
+from cluster.accounting.pods_without_gpu import RULE
 from cluster.audit.facts import AuditFacts, kind_of
 from cluster.audit.period import ALWAYS, Period
 from cluster.audit.replicas import MARSHAL_VERSION, replica_key
@@ -76,6 +77,8 @@ class Evaluated(NamedTuple):
     raw: Object
     ref: ObjectRef
     findings: list[Finding]
+    is_kept_off: bool = False
+    """whether it is a pod that a fix would keep off the GPU node on which it runs"""
 
 
 class ObjectEvaluator:
@@ -122,6 +125,7 @@ class ObjectEvaluator:
         group, kind = kind_of(raw)
         ref = object_ref(kind, group, as_object(raw.get("metadata")), self._context.namespace)
         findings: list[Finding] = []
+        is_kept_off = False
         if not self._period.contains(raw):
             if kind != "Pod":
                 self._owners.add(raw, self._context.namespace)
@@ -132,7 +136,7 @@ class ObjectEvaluator:
                 why = f"gpuward cannot evaluate this object because of {why}"
                 self._not_evaluated(ref, f"{ref}: {why}")
             else:
-                findings = self._check(raw, ref)
+                findings, is_kept_off = self._check(raw, ref)
         except TooManyStepsError:
             self._not_evaluated(ref, f"{ref}: the rules take too many steps for its size")
         except Exception as error:  # noqa: BLE001  # a bug of ours must not hide the other results
@@ -145,7 +149,7 @@ class ObjectEvaluator:
             self.finish()
             kept = min(2 * len(self.results.findings), MAX_FINDINGS)
             self._merge_at = _UNMERGED + kept
-        return Evaluated(raw, ref, findings)
+        return Evaluated(raw, ref, findings, is_kept_off)
 
     def owner_of(self, evaluated: Evaluated) -> ObjectRef:
         """Return the topmost controller of an object, as far as it is known by now."""
@@ -161,11 +165,12 @@ class ObjectEvaluator:
             about = located.finding.object
             self.incomplete.add(about.namespace if about else "")
 
-    def _check(self, raw: Object, ref: ObjectRef) -> list[Finding]:
+    def _check(self, raw: Object, ref: ObjectRef) -> tuple[list[Finding], bool]:
+        """Return what counts of the findings, and whether the object is a pod that is kept off."""
         results, key = self.results, replica_key(raw, self._context.inventory)
         if key in self._clean_pods:  # nor is there anything in a replica
             results.pods += 1
-            return []
+            return [], False
         result = check(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS))
         if key and _is_clean_pod(result):
             self._clean_pods.store(key, None)
@@ -175,15 +180,45 @@ class ObjectEvaluator:
         results.excepted += len(result.excepted)
         if result.malformed_fields or result.failures:
             self._unread_parts(result, ref)
-        if not (self._refused_by and result.findings):
-            return result.findings
-        if not self._is_decided(raw):
-            return []
-        if self._refused_by == "policies":
-            return [finding for finding in result.findings if finding.action is Action.DENY]
+        if not result.findings:
+            return [], False
+        if self._refused_by and not self._is_decided(raw):
+            return [], False
+        if self._refused_by == "policies":  # which fix nothing
+            return [f for f in result.findings if f.action is Action.DENY], False
+        of_place, is_kept_off = [f for f in result.findings if _is_about_present_node(f)], False
+        if of_place:
+            refused_place, is_kept_off = self._place_if_created_again(raw)
+        if not self._refused_by:
+            return result.findings, is_kept_off
+        refused = self._refused(raw, result.findings)
+        if of_place:
+            refused = [finding for finding in refused if finding not in of_place] + refused_place
+        return refused, is_kept_off
+
+    def _refused(self, raw: Object, findings: list[Finding]) -> list[Finding]:
+        """Return those of the findings of `raw` for which the webhook refuses it, after fixes."""
         after = fix(raw, self._rules, self._context, steps=StepLimit(MAX_STEPS)).remaining
         refused = {f.identity for f in after.findings if f.action is Action.DENY}
-        return [finding for finding in result.findings if finding.identity in refused]
+        return [finding for finding in findings if finding.identity in refused]
+
+    def _place_if_created_again(self, raw: Object) -> tuple[list[Finding], bool]:
+        """Return what refuses a pod on a GPU node, and whether a fix keeps it off instead.
+
+        The node was chosen for the pod that runs, so a new one does not name it.
+        """
+        pod = {key: value for key, value in raw.items() if key != "status"}
+        spec = as_object(raw.get("spec"))
+        pod["spec"] = {key: value for key, value in spec.items() if key != "nodeName"}
+        metadata = as_object(raw.get("metadata"))
+        pod["metadata"] = {key: value for key, value in metadata.items() if key != "uid"}
+        rules = self._rules.restricted_to((RULE,))
+        result = check(pod, rules, self._context, steps=StepLimit(MAX_STEPS))
+        after = fix(pod, rules, self._context, steps=StepLimit(MAX_STEPS)).remaining
+        left = {finding.identity for finding in after.findings}
+        is_kept_off = bool(result.findings) and not left
+        refused = [f for f in result.findings if f.identity in left and f.action is Action.DENY]
+        return refused, is_kept_off
 
     def _is_decided(self, raw: Object) -> bool:
         """Return whether what refuses is asked about such an object."""
@@ -200,6 +235,10 @@ class ObjectEvaluator:
     def _not_evaluated(self, ref: ObjectRef, message: str) -> None:
         self.incomplete.add(ref.namespace)
         self.results.not_evaluated.append(InputNotEvaluated("", 0, 0, message))
+
+
+def _is_about_present_node(finding: Finding) -> bool:
+    return finding.rule == RULE and finding.path[-1] == "nodeName"
 
 
 def _is_clean_pod(result: EvaluationResult) -> bool:
@@ -258,7 +297,6 @@ def _field(raw: Object, path: Path) -> str:
 _ByNamespace: TypeAlias = Mapping[str, Counter[str]]
 
 _BYPASS = "bypass"  # the family of rules about ways to GPUs
-_RULE_ABOUT_NODES = "gpu-node-without-request"  # of them, one about where a pod runs
 _PRIVILEGED = "privileged-gpu"  # a rule
 _MAX_REMARKS = 20  # of a kind: namespaces
 
@@ -319,7 +357,9 @@ class PodRemarks:
         self._add_share(evaluated)
         namespace = namespace_in(evaluated.raw)
         errors = [f for f in evaluated.findings if f.action is Action.DENY]
-        if errors:
+        if evaluated.is_kept_off and all(map(_is_about_present_node, errors)):
+            pass  # a new one would be fixed
+        elif errors:
             is_denied = self._facts.mode_of(namespace) == Action.DENY.word
             if is_denied and not self._facts.is_excluded(namespace):
                 self._refused[namespace][self._owner(evaluated)] += 1
@@ -332,7 +372,7 @@ class PodRemarks:
         node = as_text(as_object(raw.get("spec")).get("nodeName"))
         if nodes is not None and node not in nodes:
             return
-        if any(RULE_BY_NAME[r].family == _BYPASS and r != _RULE_ABOUT_NODES for r in rules):
+        if any(RULE_BY_NAME[r].family == _BYPASS and r != RULE for r in rules):
             if not self._requests_gpu(raw):
                 self._unrequested.add(namespace, self._owner(evaluated), node)
         elif (

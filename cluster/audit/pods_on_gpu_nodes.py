@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cluster.accounting.pods_without_gpu import RULE, PodWithoutGpu, taken_without_gpu
 from cluster.accounting.usage import Usage
@@ -12,8 +12,9 @@ from cluster.gpus.document import pod_without_gpu_document, stranded_by_pods_wit
 from cluster.gpus.tables import cpu_text, memory_text, words_about_pods_without_gpu
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.objects import NODES, namespace_in
-from reports.formats import many
+from reports.formats import many, some
 from reports.results import PodsWithoutGpu, Remark
+from rules.objects.object_ref import ObjectRef
 from terminal import printable
 
 _MAX_REMARKS = 20
@@ -22,18 +23,35 @@ _MAX_REMARKS = 20
 class PodsOnGpuNodes:
     """Collects the pods of which the rule says that they run on a GPU node.
 
-    `namespace` is the only one that is audited; None for all.
+    `namespace` is the only one that is audited; None for all. `owner_of` is who controls a pod in
+    the end.
     """
 
-    def __init__(self, namespace: str | None) -> None:
+    def __init__(self, namespace: str | None, owner_of: Callable[[Evaluated], ObjectRef]) -> None:
         self._namespace = namespace
+        self._owner_of = owner_of
         self._names: set[tuple[str, str]] = set()
+        self._kept_off: dict[str, Counter[str]] = defaultdict(Counter)
         self._usage = Usage((), ())
 
     def add(self, evaluated: Evaluated) -> None:
         """Add the object, if it is such a pod."""
-        if evaluated.ref.kind == "Pod" and any(f.rule == RULE for f in evaluated.findings):
+        if evaluated.ref.kind != "Pod":
+            return
+        if evaluated.is_kept_off or any(f.rule == RULE for f in evaluated.findings):
             self._names.add((namespace_in(evaluated.raw), evaluated.ref.name))
+        if evaluated.is_kept_off:
+            owner = self._owner_of(evaluated)
+            name = f"{owner.kind}/{owner.name}".lower()
+            self._kept_off[namespace_in(evaluated.raw)][name] += 1
+
+    @property
+    def kept_off(self) -> Mapping[str, Sequence[str]]:
+        """Return who makes pods that would be kept off the GPU nodes where they run, by namespace.
+
+        Mode `deny` would fix their pods, and not refuse them, if they were created again.
+        """
+        return {namespace: [*owners] for namespace, owners in self._kept_off.items()}
 
     def read(self, snapshot: Snapshot) -> None:
         """Count what the pods take, if there are any: `gpuward gpus` counts the same.
@@ -47,6 +65,16 @@ class PodsOnGpuNodes:
             raise error
         account.keep_pods_without_gpu(self._names)
         self._usage = snapshot.usage(account, self._namespace)
+
+    def remarks_about_kept_off(self) -> Iterator[Remark]:
+        """Yield the pods that would be kept off, for each of the namespaces with most of them."""
+        most = sorted(self._kept_off.items(), key=lambda each: (-each[1].total(), each[0]))
+        for namespace, owners in most[:_MAX_REMARKS]:
+            pods = f"{many(owners.total(), 'pod')} on GPU nodes would be kept off them"
+            yield _note(f"namespace {namespace}: {pods}, not refused: {some([*owners])}")
+        if rest := most[_MAX_REMARKS:]:
+            pods = many(sum(owners.total() for _, owners in rest), "pod")
+            yield _note(f"{many(len(rest), 'more namespace')}: {pods} would be kept off GPU nodes")
 
     def results(self) -> list[PodsWithoutGpu]:
         """The pods for programs; none if there are none.

@@ -85,8 +85,18 @@ def test_a_dry_run_says_whom_it_hits_and_writes_nothing(
     status, found, errors = run(clean, hit, "--set", "deny")
     assert (status, errors) == (1, "")
     wanted = {"mode": "warn", "newMode": "deny", "changed": True}
-    assert found[clean] == {"namespace": clean, "wouldBeRefused": [], **wanted}
-    assert found[hit] == {"namespace": hit, "wouldBeRefused": ["pod/builder"], **wanted}
+    assert found[clean] == {
+        "namespace": clean,
+        "wouldBeRefused": [],
+        "wouldBeKeptOff": [],
+        **wanted,
+    }
+    assert found[hit] == {
+        "namespace": hit,
+        "wouldBeRefused": ["pod/builder"],
+        "wouldBeKeptOff": [],
+        **wanted,
+    }
     assert (label(plane, clean), label(plane, hit)) == (None, None)
 
 

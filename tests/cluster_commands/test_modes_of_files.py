@@ -48,6 +48,7 @@ def test_modes_and_refusals_of_files(file: str, capsys: pytest.CaptureFixture[st
         "mode": "warn",
         "newMode": "deny",
         "wouldBeRefused": ["pod/taker"],
+        "wouldBeKeptOff": [],
         "changed": True,
     }
     assert (found["serving"]["mode"], found["serving"]["changed"]) == ("deny", False)

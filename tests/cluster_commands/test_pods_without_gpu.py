@@ -14,6 +14,7 @@ from cluster.audit.cli import main as audit
 from cluster.audit.evaluation import Evaluated
 from cluster.audit.pods_on_gpu_nodes import PodsOnGpuNodes
 from cluster.gpus.cli import main as gpus
+from cluster.modes import main as modes
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.objects import ObjectReader, SourceError
 from policies.loading import default_policy
@@ -34,6 +35,7 @@ PASSING = [
         "node.cloudprovider.kubernetes.io/uninitialized",
     )
 ]
+TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}}
 PRESENT = {"nvidia.com/gpu.present": "true"}
 HAS_GPU = {"matchExpressions": [{"key": "nvidia.com/gpu.present", "operator": "Exists"}]}
 NAMED = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["gpu"]}]}
@@ -321,10 +323,52 @@ def test_an_audit_says_why_the_pods_are_there_and_what_they_take(
     assert found == {"file": "", "pods": listed_by_gpus, "stranded": {}}
 
 
+def test_mode_deny_keeps_pods_off_and_refuses_those_that_select_gpu_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it does with new pods: who is hit, and how, is shown before the rule is on.
+
+    Those of a DaemonSet get the affinity too, and stay Pending.
+    """
+    web = [running(f"web-{n}", owner=("ReplicaSet", "web")) for n in "ab"]
+    chosen = running("chosen", nodeSelector=PRESENT)
+    agent = running("agent", owner=("DaemonSet", "agent"), **affinity(NAMED))
+    there = node("gpu", {GPU: "8"}, labels=PRESENT)
+    file = written(tmp_path, TEAM, there, *web, chosen, agent)
+    arguments = ["-f", file, "--policy", with_the_rule(tmp_path), "-o", "json"]
+    audit([*arguments, "--as", "deny"])
+    report = json.loads(capsys.readouterr().out)
+    refused = {found["name"]: found["message"] for found in report["findings"]}
+    assert refused == {
+        "chosen": 'the pod asks for no GPU and selects GPU nodes by "nvidia.com/gpu.present: true"'
+    }
+    assert (
+        "namespace team-a: 3 pods on GPU nodes would be kept off them, not refused: "
+        "replicaset/web, daemonset/agent" in [remark["message"] for remark in report["remarks"]]
+    )
+    assert modes(arguments) == 0
+    (found,) = json.loads(capsys.readouterr().out)["namespaces"]
+    assert found["wouldBeRefused"] == ["pod/chosen"]
+    assert found["wouldBeKeptOff"] == ["replicaset/web", "daemonset/agent"]
+    modes(arguments[:-2])
+    assert "KEPT OFF GPU NODES" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("change", [{"fix": False}, {"action": "off"}])
+def test_what_the_policy_does_not_fix_is_not_kept_off(
+    change: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = {RULE: {"action": "warn", **change}}
+    file = written(tmp_path, TEAM, node("gpu", {GPU: "8"}, labels=PRESENT), running("web"))
+    modes(["-f", file, "--policy", with_the_rule(tmp_path, rules=rules), "-o", "json"])
+    (found,) = json.loads(capsys.readouterr().out)["namespaces"]
+    assert (found["wouldBeRefused"], found["wouldBeKeptOff"]) == ([], [])
+
+
 def test_what_pods_take_is_not_said_to_be_nothing_if_the_nodes_are_not_listed_again() -> None:
     raw = running("web")
     found = Finding(path=("spec", "nodeName"), key="node", message="there")._replace(rule=RULE)
-    collected = PodsOnGpuNodes(None)
+    collected = PodsOnGpuNodes(None, lambda evaluated: evaluated.ref)
     collected.add(Evaluated(raw, object_ref("Pod", "", raw["metadata"], None), [found]))
     source = cast("ObjectReader", Objects(raw, broken=("nodes",)))
     snapshot = Snapshot(source, default_policy().profile, keep_going=True)
