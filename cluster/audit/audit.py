@@ -195,7 +195,7 @@ class _Audit:
         return [name for name in names if self._namespace in {None, name}]
 
     def _assumptions(self, facts: AuditFacts) -> Iterator[Remark]:
-        """Yield the assumptions of `--as deny`, so that a reader can object."""
+        """Yield the assumptions of `--refused-by webhook`, so that a reader can object."""
         if self._refused_by and (names := self._concerned(facts.excluded())):
             what = (
                 f"{many(len(names), 'namespace')} not audited, as the registered webhooks exclude"

@@ -57,9 +57,8 @@ def make_parser() -> argparse.ArgumentParser:
     rules = made.add_argument_group("rules")
     add_policy_options(rules)
     rules.add_argument(
-        "--as",
-        dest="mode",
-        choices=tuple(REFUSERS),
+        "--refused-by",
+        choices=REFUSERS,
         help="only what would be refused if it were created again: by the webhook in mode deny, "
         "after its fixes, or by the policies of gpuward export vap in this mode",
     )
@@ -149,7 +148,7 @@ def main(arguments: list[str]) -> int:
         option = "--publish" if options.publish else "--events"
         return _refuse(f"{option} writes into a cluster: leave --filename out")
     reduce_garbage_collection()
-    refused_by = REFUSERS.get(options.mode)
+    refused_by = options.refused_by
     period = _period(options)
 
     def run(source: ObjectReader) -> AuditResult:

@@ -7,8 +7,7 @@ import json
 import marshal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from cluster.accounting.pod_requests import has_terminated
 from cluster.accounting.pods_without_gpu import RULE
@@ -67,8 +66,7 @@ _UNMERGED = 20_000
 
 Refuser: TypeAlias = Literal["webhook", "policies"]
 """The part that refuses in mode `deny`: the webhook, after its fixes, or exported policies."""
-REFUSERS: Mapping[str, Refuser] = MappingProxyType({"deny": "webhook", "in-process": "policies"})
-"""By the word of the option `--as`."""
+REFUSERS: tuple[Refuser, ...] = get_args(Refuser)
 
 
 class Evaluated(NamedTuple):

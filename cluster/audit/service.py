@@ -16,7 +16,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from cluster.api.connection import Connection
 from cluster.api.errors import Object
 from cluster.audit.audit import AuditResult, audit
-from cluster.audit.evaluation import REFUSERS
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.sinks import findings_to_store, store_findings
 from cluster.control_loop import Controller, ControlLoop, StoppedError, run_loop
@@ -186,7 +185,7 @@ def _audit(
     """One audit by the policy as it is now."""
     policy = PolicyChoice(options.policy, options.profile, isolated=options.isolated).load().policy
     source = ApiServerSource(connection, connection.wait)
-    refused_by = REFUSERS.get(options.mode)
+    refused_by = options.refused_by
     result = audit(source, policy, options.namespace, refused_by=refused_by)
     for done in store_findings(
         connection,

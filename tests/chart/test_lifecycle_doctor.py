@@ -107,7 +107,7 @@ def test_webhooks_that_select_no_namespace_are_wrong(
         # Of many namespaces a row names the first few, and other tests have some with the label.
         assert NOT_SENT in rows("namespaces").values()
         options = ("--kubeconfig", str(plane.kubeconfig), "--isolated", "-o", "json")
-        audit([*options, "--as", "deny"])
+        audit([*options, "--refused-by", "webhook"])
         report = json.loads(capsys.readouterr().out)
         assert {f["namespace"] for f in report["findings"]} >= {namespace}
         warnings = [r["message"] for r in report["remarks"] if r["level"] == "warning"]

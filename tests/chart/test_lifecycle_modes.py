@@ -177,7 +177,7 @@ def test_the_policy_of_the_cluster_is_printed_as_a_policy_file(
     file = tmp_path / "cluster-policy.yaml"
     file.write_text(capsys.readouterr().out)
     assert load_policy(file.read_text(), str(file)).rule_set()
-    listed = ("-n", namespaces[1], "--as", "deny", "-o", "json")
+    listed = ("-n", namespaces[1], "--refused-by", "webhook", "-o", "json")
     assert audit([*options, *listed, "--policy", str(file)]) == 1
     report = json.loads(capsys.readouterr().out)
     assert [finding["rule"] for finding in report["findings"]] == ["runtime-socket"]
@@ -207,7 +207,7 @@ def test_what_was_created_in_an_outage_is_found(
 
     def found(*times: str) -> list[str]:
         options = ("--kubeconfig", str(plane.kubeconfig), "-n", namespace, "--isolated")
-        audit([*options, "--as", "deny", "-o", "json", *times])
+        audit([*options, "--refused-by", "webhook", "-o", "json", *times])
         report = json.loads(capsys.readouterr().out)
         passed = any("1 pod would be refused now" in r["message"] for r in report["remarks"])
         assert passed == bool(report["findings"])

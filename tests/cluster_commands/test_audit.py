@@ -386,12 +386,12 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     excluded = namespace | {"metadata": {"name": "excluded", "labels": labels}}
     removable = pod("removable", resources={"limits": {"nvidia.com/gpu": 1}})
     objects = [pod("passed"), fixable, removable, namespace, system, labelled, spared, excluded]
-    unknown = audit(objects, "--as", "deny")
+    unknown = audit(objects, "--refused-by", "webhook")
     assert {f["name"] for f in unknown["findings"]} == {"passed", "spared"}
     assert unknown["remarks"][0]["message"].startswith("no webhook of gpuward is registered")
     options = RegistrationOptions(default=Action.WARN, excluded_namespaces=("excluded",))
     objects += configurations("gpuward", lambda path: {"url": f"https://x{path}"}, options)
-    everything, refused = audit(objects), audit(objects, "--as", "deny")
+    everything, refused = audit(objects), audit(objects, "--refused-by", "webhook")
     names = {"passed", "fixable", "removable", "system", "spared"}
     assert {f["name"] for f in everything["findings"]} == names
     assert {f["name"] for f in refused["findings"]} == {"passed"}
@@ -403,7 +403,7 @@ def test_what_mode_deny_would_refuse_is_told_apart(audit: Audit) -> None:
     assert remark["message"].startswith("namespace ml: 1 pod would be refused now: created before")
     assert remark["message"].endswith(": pod/passed")
     # Exported policies fix nothing; the other pod API servers refuse before they ask them.
-    in_process = audit(objects, "--as", "in-process")
+    in_process = audit(objects, "--refused-by", "policies")
     assert {f["name"] for f in in_process["findings"]} == {"passed", "removable"}
 
 
@@ -416,10 +416,10 @@ def test_what_the_webhook_is_sent_besides_pods_it_would_refuse(
     file = tmp_path / "policy.yaml"
     rules = {"limit-range-gpu": {"action": "deny"}}
     file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}))
-    report = audit([limits], "--as", "deny", f"--policy={file}")
+    report = audit([limits], "--refused-by", "webhook", f"--policy={file}")
     assert [f["name"] for f in report["findings"]] == ["gives-gpus"]
     # Which is not about pods.
-    assert audit([limits], "--as", "in-process", f"--policy={file}")["findings"] == []
+    assert audit([limits], "--refused-by", "policies", f"--policy={file}")["findings"] == []
 
 
 def test_keys_of_a_secret_are_refused_by_exported_policies_alone(
@@ -432,8 +432,8 @@ def test_keys_of_a_secret_are_refused_by_exported_policies_alone(
     rules = {"visible-devices-key": {"action": "deny"}}
     file.write_text(json.dumps({"apiVersion": "gpuward.io/v1", "kind": "Policy", "rules": rules}))
     policy = f"--policy={file}"
-    for refuser, names in (("in-process", ["credentials"]), ("deny", [])):
-        report = audit([secret], "--as", refuser, policy)
+    for refuser, names in (("policies", ["credentials"]), ("webhook", [])):
+        report = audit([secret], "--refused-by", refuser, policy)
         assert [f["name"] for f in report["findings"]] == names
     assert "dG9wIHNlY3JldA" not in json.dumps(audit([secret], policy))
 

@@ -31,7 +31,7 @@ def test_looking_at_a_cluster_changes_nothing(
         ["gpus", "--by", "namespace"],
         ["doctor"],
         ["audit", "--isolated"],
-        ["audit", "--isolated", "--as", "deny"],
+        ["audit", "--isolated", "--refused-by", "webhook"],
         ["why", "waits", "-n", namespace],
         ["init", "--directory", str(tmp_path)],
     ):

@@ -336,7 +336,7 @@ def test_mode_deny_keeps_pods_off_and_refuses_those_that_select_gpu_nodes(
     there = node("gpu", {GPU: "8"}, labels=PRESENT)
     file = written(tmp_path, TEAM, there, *web, chosen, agent)
     arguments = ["-f", file, "--policy", with_the_rule(tmp_path), "-o", "json"]
-    audit([*arguments, "--as", "deny"])
+    audit([*arguments, "--refused-by", "webhook"])
     report = json.loads(capsys.readouterr().out)
     refused = {found["name"]: found["message"] for found in report["findings"]}
     assert refused == {
