@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from cluster.api.errors import ClusterError, ForbiddenError, MissingError
 from cluster.audit.devices import DeviceRemarks
 from cluster.audit.evaluation import (
     AdminAccessRemarks,
@@ -86,7 +87,7 @@ def audit(
     """Evaluate the objects of `source`, of one namespace or of all, by `policy`.
 
     With `refused_by`, only what that would refuse in mode `deny` counts. Only objects are evaluated
-    that were created in the `period`.
+    that were created in the `period`. Raises SourceError if the source answers nothing.
     """
     return _Audit(source, policy, namespace, period, refused_by=refused_by).run()
 
@@ -138,6 +139,8 @@ class _Audit:
                     on_gpu_nodes.add(evaluated)
                 is_missing = is_missing and namespace_in(raw) != self._namespace
                 progress.show()
+        if error := self._reason_nothing_read():
+            raise error
         self._evaluator.finish()
         try:
             on_gpu_nodes.read(self._snapshot)
@@ -174,6 +177,16 @@ class _Audit:
             devices=devices,
             identities=self._identities,
         )
+
+    def _reason_nothing_read(self) -> SourceError | None:
+        """Return the first error, if no request was answered: all others say the same."""
+        unread = [e for e in self._unread + self._failed if isinstance(e, ListError)]
+        answered = (ForbiddenError, MissingError)
+        was_answered = self._evaluator.results.objects or any(
+            not isinstance(error.__cause__, ClusterError) or isinstance(error.__cause__, answered)
+            for error in unread
+        )
+        return None if was_answered or not unread else unread[0]
 
     def _read_facts_and_evaluate(self) -> AuditFacts:
         def on_evaluated(raw: Object) -> None:

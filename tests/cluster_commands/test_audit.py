@@ -899,3 +899,21 @@ def test_a_time_that_is_no_number_is_named(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         main(["--interval", "soon"])
     assert "soon: expected a number of seconds" in capsys.readouterr().err
+
+
+def test_a_cluster_that_does_not_answer_is_one_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not one for each of the lists that an audit reads."""
+    kubeconfig = {
+        "current-context": "there",
+        "contexts": [{"name": "there", "context": {"cluster": "there", "user": "me"}}],
+        "clusters": [{"name": "there", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": {"token": "secret"}}],
+    }
+    file = tmp_path / "config"
+    file.write_text(json.dumps(kubeconfig))
+    assert main(["--isolated", "--kubeconfig", str(file)]) == 3
+    printed = capsys.readouterr().out
+    assert printed.count("no connection: connection refused") == 1
+    assert "not evaluated: cannot list " in printed
