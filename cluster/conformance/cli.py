@@ -7,15 +7,20 @@ import hashlib
 import importlib.metadata
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from cluster.api.errors import ClusterError, Object
 from cluster.audit.audit import audit
+from cluster.conformance.dry_runs import Send
 from cluster.conformance.evidence import Evidence, gather
 from cluster.conformance.report import to_document, to_html, to_markdown
-from cluster.doctor.facts import read_facts
-from cluster.source.objects import ObjectReader, SourceError
-from cluster.source.options import add_connection_options, open_connection
+from cluster.doctor.facts import Request, read_facts
+from cluster.source.objects import NAMESPACES, ObjectReader, SourceError
+from cluster.source.options import (
+    add_connection_options,
+    add_file_option,
+    open_connection,
+    open_source,
+)
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
 from lint.options import add_policy_options
@@ -26,10 +31,6 @@ from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
 from terminal import CommandParser, write_error
 
-if TYPE_CHECKING:
-    from cluster.api.connection import Connection
-    from cluster.source.api_server import ApiServerSource
-
 _DESCRIPTION = """\
 Write a report about the requirement "Secure Accelerator Access" (KAR-0049) of Kubernetes AI
 Conformance: which ways to a GPU this cluster's admission closes, by which control, and which
@@ -37,6 +38,7 @@ pods reach GPUs without asking. The ways are tried by dry runs. Nothing is creat
 _EPILOG = """\
 The account needs the rights of gpuward audit and gpuward doctor, to list admission policies,
 and to create pods in the namespaces; with --as, to impersonate the user, who needs that right.
+Of files the ways are not known, and only the controls and the pods in them are reported.
 
 exit status: 0 every way is closed, and no pod reaches GPUs without asking; 1 a way is open, or
 a pod reaches GPUs; 2 wrong usage, or nothing could be read; 3 something is not known"""
@@ -83,24 +85,21 @@ def make_parser() -> argparse.ArgumentParser:
         default=_IMAGE,
         help="an image that users may use there, if a policy restricts images; no container starts",
     )
-    add_connection_options(made)
+    add_file_option(add_connection_options(made))
     add_policy_options(made.add_argument_group("rules"))
     return made
 
 
 def main(arguments: list[str]) -> int:
     """Run the command with these arguments; the exit status."""
-    # It needs the Kubernetes client, and --help does not.
-    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
-
     parser = make_parser()
     options = parser.parse_args(arguments)
     if options.groups and not options.user:
         parser.error("--as-group is for --as USER")
+    if options.user and options.files:
+        parser.error("--as is for dry runs in a cluster: leave --filename out")
     try:
-        connection = open_connection(options)
-        source = ApiServerSource(connection)
-        evidence = _gather(options, source, connection)
+        evidence = _of_files(options) if options.files else _of_cluster(options)
     except (ClusterError, PolicyError, SourceError, UsageError) as error:
         write_error("gpuward conformance", *str(error).split("\n"))
         return 2
@@ -112,22 +111,36 @@ def main(arguments: list[str]) -> int:
     return evidence.exit_status
 
 
-def _gather(
-    options: argparse.Namespace, source: ApiServerSource, connection: Connection
-) -> Evidence:
+def _of_files(options: argparse.Namespace) -> Evidence:
+    """Read what files have, which answer no dry run."""
+    return _gather(options, open_source(options), None, None)
+
+
+def _of_cluster(options: argparse.Namespace) -> Evidence:
     """Read the cluster, and make the dry runs."""
-    policy, described = _policy(options, source)
-    version = as_text(as_object(connection.request("GET", "/version")).get("gitVersion"))
-    facts = read_facts(source, policy, source.get_text)
+    # It needs the Kubernetes client, and --help does not.
+    from cluster.source.api_server import ApiServerSource  # noqa: PLC0415
+
+    connection = open_connection(options)
+    connection.request("GET", "/version")  # an error, if there is no API server
+    source = ApiServerSource(connection)
     acting = connection.as_user(options.user, options.groups) if options.user else connection
 
     def send(method: str, path: str, body: Object, sent: str) -> Object:
         return acting.request(method, path, body, sent, _MAX_BYTES)
 
+    return _gather(options, source, source.get_text, send)
+
+
+def _gather(
+    options: argparse.Namespace, source: ObjectReader, request: Request | None, send: Send | None
+) -> Evidence:
+    policy, described = _policy(options, source)
+    facts = read_facts(source, policy, request)
     about = {
         "gpuward": importlib.metadata.version("gpuward"),
-        "Kubernetes": version,
-        "cluster (UID of kube-system)": _cluster_uid(connection),
+        "Kubernetes": source.server_version(),
+        "cluster (UID of kube-system)": _cluster_uid(source),
         **described,
     }
     return gather(
@@ -141,13 +154,13 @@ def _gather(
     )
 
 
-def _cluster_uid(connection: Connection) -> str:
-    """Return the UID by which many identify the cluster; empty if the account may not read it."""
+def _cluster_uid(source: ObjectReader) -> str:
+    """Return the UID by which many identify the cluster; empty if it is not known."""
     try:
-        found = connection.request("GET", "/api/v1/namespaces/kube-system")
-    except ClusterError:
+        found = source.get(NAMESPACES, "", "kube-system")
+    except SourceError:
         return ""
-    return as_text(as_object(found.get("metadata")).get("uid"))
+    return as_text(as_object((found or {}).get("metadata")).get("uid"))
 
 
 def _policy(options: argparse.Namespace, source: ObjectReader) -> tuple[Policy, Mapping[str, str]]:

@@ -98,6 +98,14 @@ class DryRuns:
         return answer_to(lambda: (self._send(method, path, body, sent), ()))
 
 
+def not_tried(
+    namespace: str, ways: Iterable[Way], labels: Iterable[tuple[str, str, Mapping[str, str], str]]
+) -> Iterator[Result]:
+    """The result of each way where nothing answers a dry run, as with files."""
+    for name, title in (*((w.name, w.title) for w in ways), *((w[0], w[1]) for w in labels)):
+        yield Result(name, title, namespace, State.NOT_KNOWN, "", "not tried")
+
+
 def _judged(way: Way, namespace: str, answer: Answer, toolkit: str) -> Result:
     def result(state: State, control: str, seen: str) -> Result:
         return Result(way.name, way.title, namespace, state, control, seen)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cluster.api.errors import ClusterError
 from cluster.audit.audit import AuditResult
-from cluster.conformance.dry_runs import DryRuns, Result, Send, State, label_ways
+from cluster.conformance.dry_runs import DryRuns, Result, Send, State, label_ways, not_tried
 from cluster.doctor.facts import DoctorFacts, name_of, own_configurations
 from cluster.doctor.nvidia_toolkit import ACCEPT_MOUNTS, ACCEPT_VARIABLE, STRATEGY, read_toolkit
 from cluster.source.objects import (
@@ -70,12 +70,14 @@ class Reaching(NamedTuple):
 class Evidence(NamedTuple):
     """Everything that the report says.
 
+    - `was_tried`: whether there were dry runs.
     - `user`: the user of the dry runs; `is_own`: it is the account itself.
     - `unread`: what could not be seen.
     """
 
     read_at: str
     about: Mapping[str, str]
+    was_tried: bool
     user: str
     groups: tuple[str, ...]
     is_own: bool
@@ -101,7 +103,7 @@ class Evidence(NamedTuple):
 
 def gather(
     facts: DoctorFacts,
-    send: Send,
+    send: Send | None,
     audited: AuditResult,
     namespaces: Sequence[str],
     about: Mapping[str, str],
@@ -109,23 +111,30 @@ def gather(
     image: str,
     is_own: bool,
 ) -> Evidence:
-    """Make the dry runs in `namespaces`, and collect what is known beside them."""
+    """Make the dry runs in `namespaces`, and collect what is known beside them.
+
+    Without `send` there are none.
+    """
     unread = [*map(str, facts.missing.values())]
-    user, groups = _user(send, unread)
+    user, groups = _user(send, unread) if send else ("", ())
     toolkit = read_toolkit(facts)
     own = own_configurations(facts, VALIDATING)
-    dry_runs = DryRuns(send, image)
     results: list[Result] = []
     for namespace in namespaces:
         labels = _labels(facts, namespace)
         with_off = {**labels, MODE_LABEL: Action.OFF.word}
         mode = registered_mode(own, namespace, with_off) if own else None
+        if send is None:
+            results += not_tried(namespace, WAYS, label_ways(mode))
+            continue
+        dry_runs = DryRuns(send, image)
         results += dry_runs.pods(namespace, WAYS, toolkit.ignoring())
         results += dry_runs.labels(namespace, label_ways(mode))
     unread += [each.message for each in audited.results.not_evaluated]
     return Evidence(
         datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         {**about, "ways sha256": digest([[way.name, way.pod("image")] for way in WAYS])},
+        send is not None,
         user,
         groups,
         is_own,

@@ -56,15 +56,7 @@ def sections(evidence: Evidence) -> Iterator[Section]:
     facts = [(name, value) for name, value in evidence.about.items() if value]
     yield Section("", (f"Read at {evidence.read_at}.", f"The requirement: {REQUIREMENT}"))
     yield Section("What was read", (), ("", ""), facts)
-    who = f"As {evidence.user or 'an unknown user'}"
-    groups = f", of the groups {', '.join(evidence.groups)}" if evidence.groups else ""
-    tried = (
-        f"{who}{groups}, in {', '.join(evidence.namespaces)}: a dry run of each pod, and of a "
-        "harmless pod of the same shape, which is admitted where an answer counts. Nothing was "
-        "created or changed."
-    )
-    own = (_OWN,) if evidence.is_own else ()
-    yield Section("Ways to a GPU", (tried, *own), ("result", "ways", "meaning"), counts)
+    yield Section("Ways to a GPU", (*_how_tried(evidence),), ("result", "ways", "meaning"), counts)
     yield Section(
         "Each way",
         (),
@@ -85,6 +77,21 @@ def sections(evidence: Evidence) -> Iterator[Section]:
     )
     yield from _reaching(evidence)
     yield Section("What is not known", (_NOT_SAID, *evidence.unread))
+
+
+def _how_tried(evidence: Evidence) -> Iterator[str]:
+    if not evidence.was_tried:
+        yield "Files answer no dry run: no way was tried."
+        return
+    who = f"As {evidence.user or 'an unknown user'}"
+    groups = f", of the groups {', '.join(evidence.groups)}" if evidence.groups else ""
+    yield (
+        f"{who}{groups}, in {', '.join(evidence.namespaces)}: a dry run of each pod, and of a "
+        "harmless pod of the same shape, which is admitted where an answer counts. Nothing was "
+        "created or changed."
+    )
+    if evidence.is_own:
+        yield _OWN
 
 
 def _reaching(evidence: Evidence) -> Iterator[Section]:
@@ -116,6 +123,7 @@ def to_document(evidence: Evidence) -> dict[str, Any]:
             "groups": [*evidence.groups],
             "isOwnAccount": evidence.is_own,
         },
+        "tried": evidence.was_tried,
         "namespaces": [*evidence.namespaces],
         "counts": {state.value: count for state, count in evidence.counts().items()},
         "ways": [{**result._asdict(), "state": result.state.value} for result in evidence.results],

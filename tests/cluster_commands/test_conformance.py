@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from cluster.api.errors import ClusterError, ForbiddenError, InternalError, InvalidError
 from cluster.audit.audit import audit
+from cluster.conformance.cli import main
 from cluster.conformance.dry_runs import State, control_of
 from cluster.conformance.evidence import Evidence, gather
 from cluster.conformance.report import to_document, to_html, to_markdown
@@ -226,3 +228,30 @@ def test_a_missing_right_to_label_a_namespace_is_a_control() -> None:
     message = 'namespaces "team" is forbidden: User "alice" cannot patch resource "namespaces"'
     assert control_of(message, may_be_a_right=True) == "rights (RBAC)"
     assert not control_of(message)
+
+
+def test_of_files_the_ways_are_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = pod("bad", on="n", owner=("ReplicaSet", "web"))
+    bad["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    file = tmp_path / "cluster.json"
+    harmless = pod("good", {"nvidia.com/gpu": 1}, on="n")
+    for pods, status in (((bad, harmless), 1), ((harmless,), 3)):
+        file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [*pods]}))
+        assert main(["-f", str(file), "-o", "json"]) == status
+        found = json.loads(capsys.readouterr().out)
+        assert {way["state"] for way in found["ways"]} == {"not known"}
+        assert not found["tried"]
+        rules = {each["rule"] for each in found["reaching"] if each["level"] == "error"}
+        assert rules == ({"visible-devices-env"} if bad in pods else set())
+    main(["-f", str(file)])
+    printed = capsys.readouterr().out
+    assert "Files answer no dry run: no way was tried." in printed
+    assert "harmless pod" not in printed
+
+
+def test_files_have_no_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["-f", str(tmp_path), "--as", "alice"])
+    assert "leave --filename out" in capsys.readouterr().err
