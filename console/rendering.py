@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cluster.gpus.tables import text as amount_text
-from terminal import printable
+from terminal import installed_version, printable
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 _MAX_CHARACTERS = 300  # of one value: no API server bounds annotations and owners
@@ -34,7 +33,7 @@ class Templates:
         self._environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
         self._environment.globals |= {
             "address": address,
-            "version": importlib.metadata.version("gpuward"),
+            "version": installed_version() or "unknown",
         }
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:

@@ -8,7 +8,6 @@ import platform
 import sys
 from collections.abc import Iterator
 from functools import partial
-from importlib import metadata
 from typing import Any
 
 import yaml
@@ -26,7 +25,7 @@ from rules.workloads.discovery import flatten_lists
 from sources.manifests import File, UnparsedDocument
 from sources.policy_file import PolicyChoice
 from sources.sources import InputFile, Source, StandardInput
-from terminal import CommandParser, write_error
+from terminal import CommandParser, installed_version, write_error
 
 MAX_OBJECTS = 20
 _DESCRIPTION = """\
@@ -67,7 +66,7 @@ def main(arguments: list[str]) -> int:
         write_error("gpuward", *str(error).split("\n"))
         return 2
     about = {
-        "gpuward": _version(),
+        "gpuward": installed_version() or "unknown",
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "policy": _described(policy),
@@ -76,13 +75,6 @@ def main(arguments: list[str]) -> int:
     text: str = yaml.dump(about, Dumper=yaml.CSafeDumper, sort_keys=False, width=100)
     sys.stdout.write(_HEADER + text)
     return 0
-
-
-def _version() -> str:
-    try:
-        return metadata.version("gpuward")
-    except metadata.PackageNotFoundError:
-        return "unknown"  # run from a clone
 
 
 class _RefusedError(Exception):

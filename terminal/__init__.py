@@ -24,6 +24,16 @@ _CONTROL_PATTERN = (
 _LAST_OF_FOUR_DIGITS = 0xFFFF
 
 
+def installed_version() -> str:
+    """The version of gpuward; empty if it is run from a clone that is not installed."""
+    from importlib import metadata  # noqa: PLC0415  # few commands need it
+
+    try:
+        return metadata.version("gpuward")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that it cannot control a terminal.
 

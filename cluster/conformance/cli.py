@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import importlib.metadata
 import sys
 from collections.abc import Mapping
 
@@ -29,7 +28,7 @@ from policies.policy import Policy
 from rules.base.json_values import as_object, as_text
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
-from terminal import CommandParser, write_error
+from terminal import CommandParser, installed_version, write_error
 
 _DESCRIPTION = """\
 Write a report about the requirement "Secure Accelerator Access" (KAR-0049) of Kubernetes AI
@@ -138,7 +137,7 @@ def _gather(
     policy, described = _policy(options, source)
     facts = read_facts(source, policy, request)
     about = {
-        "gpuward": importlib.metadata.version("gpuward"),
+        "gpuward": installed_version() or "unknown",
         "Kubernetes": source.server_version(),
         "cluster (UID of kube-system)": _cluster_uid(source),
         **described,

@@ -8,7 +8,6 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import metadata
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -32,6 +31,7 @@ from lint.language_server.hover import (
 )
 from lint.language_server.policies import EditorPolicies, EditorSettings
 from policies.loading import POLICY_FILE
+from terminal import installed_version
 
 _LOG = logging.getLogger(__name__)
 # Seconds without a key before a document is evaluated.
@@ -48,7 +48,9 @@ class GpuwardServer(LanguageServer):
 
     def __init__(self, settings: EditorSettings) -> None:
         super().__init__(
-            "gpuward", _version(), text_document_sync_kind=types.TextDocumentSyncKind.Full
+            "gpuward",
+            installed_version() or "unknown",
+            text_document_sync_kind=types.TextDocumentSyncKind.Full,
         )
         self.settings = settings
         self.policies = EditorPolicies(settings)
@@ -157,13 +159,6 @@ async def _run_in_thread(work: Callable[[], Analysis]) -> Analysis:
     except asyncio.CancelledError:
         await asyncio.wait([future])
         raise
-
-
-def _version() -> str:
-    try:
-        return metadata.version("gpuward")
-    except metadata.PackageNotFoundError:
-        return "unknown"  # run from a clone
 
 
 def file_name(document: TextDocument) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
-from importlib import metadata
 from typing import Any, TextIO
 from urllib.parse import quote
 
@@ -16,6 +14,7 @@ from reports.formats import HOME_PAGE_URL, ReportStyle, rule_page_url
 from reports.results import Results
 from rules.finding import Action
 from rules.rule import Rule
+from terminal import installed_version
 
 _SCHEMA_URL = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -77,8 +76,8 @@ def _findings_with_suppressions(
 
 def _driver(rules: list[Rule[Any]]) -> dict[str, Any]:
     driver: dict[str, Any] = {"name": "gpuward", "informationUri": HOME_PAGE_URL}
-    with suppress(metadata.PackageNotFoundError):  # run from a clone
-        driver["semanticVersion"] = metadata.version("gpuward")
+    if version := installed_version():
+        driver["semanticVersion"] = version
     driver["rules"] = [_rule(rule) for rule in rules]
     return driver
 

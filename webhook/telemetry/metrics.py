@@ -14,7 +14,6 @@ import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from importlib import metadata
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -27,6 +26,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from rules.engine.rule_set import PolicyException
+from terminal import installed_version
 from webhook.admission.answer import Answer
 from webhook.admission.decision import Outcome
 from webhook.registration import ROUTES, Route
@@ -387,8 +387,4 @@ def _label_values(route: Route) -> tuple[str, str]:
 
 def build_info() -> Mapping[str, str]:
     """The versions of gpuward and of Python; gpuward's is empty if it is not installed."""
-    try:
-        version = metadata.version("gpuward")
-    except metadata.PackageNotFoundError:
-        version = ""
-    return {"version": version, "python": platform.python_version()}
+    return {"version": installed_version(), "python": platform.python_version()}
