@@ -8,7 +8,7 @@ ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
 .PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
 .PHONY: test-commands test-controllers test-node test-node-1.34 test-oldest
-.PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench
+.PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench instruction-counts
 .PHONY: fuzz bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
 
 demo: .venv/.lint
@@ -145,6 +145,10 @@ docs: .venv/.dev
 cases: .venv/.dev
 	@$(BIN)/python -m tools.catalog_and_profiles
 	$(BIN)/python -m tools.update_cases $(RULES)
+
+# Writes the instructions of fixed workloads, above which no change may go unseen.
+instruction-counts: .venv/.dev
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.testkit.instruction_counts --write
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks.lint
