@@ -22,7 +22,7 @@ from tests.testkit.chart.installation import CHART, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane import objects as manifests
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures", "tests.testkit.chart.cert_manager_fixtures"]
 
@@ -113,7 +113,7 @@ def test_a_higher_minimum_mode_removes_webhooks(by_cert_manager: Installation) -
         assert done.returncode
         assert "webhooks[1].sideEffects: Required value" in done.stderr
         assert len(by_cert_manager.webhooks()) == 9
-        options = ("--server-side=false", "--wait", "--timeout=100s")
+        options = ("--server-side=false", "--wait", TIMEOUT)
         by_cert_manager.helm("upgrade", str(CHART), *options, values=higher)
     else:
         by_cert_manager.upgrade(higher)

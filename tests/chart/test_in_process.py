@@ -16,7 +16,7 @@ from tests.testkit.chart.installation import CHART, SLOW_MACHINE, Installation, 
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.rendering import HELMS, of_kind, render, render_error
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.dry_runs import minor_version
 from webhook.in_process.cli import main as export
 from webhook.in_process.fixes import fix_objects
@@ -94,7 +94,7 @@ def test_they_refuse_and_fix_without_the_webhook_and_go_with_the_release(
         given = merge_values(SLOW_MACHINE, {"inProcess": {"objects": exported}})
         # Helm 4 creates all policies at once, and the API server compiles each before it answers:
         # with few cores too late for the last ones. The next attempt has fewer left.
-        waits = ("--create-namespace", "--wait", "--timeout=100s")
+        waits = ("--create-namespace", "--wait", TIMEOUT)
         eventually(
             lambda: installation.helm("upgrade --install", str(CHART), *waits, values=given),
             seconds=300,

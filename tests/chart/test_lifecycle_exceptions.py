@@ -17,7 +17,7 @@ from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_v
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.permissions import may
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.paths import ROOT
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
@@ -47,7 +47,7 @@ def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installat
         patch = json.dumps([{"op": "add", "path": path, "value": "--interval=1"}])
         target = ("deployment/gpuward-exceptions", "-n", installation.namespace)
         chart_plane.kubectl("patch", *target, "--type=json", f"--patch={patch}")
-        chart_plane.kubectl("rollout", "status", *target, "--timeout=100s")
+        chart_plane.kubectl("rollout", "status", *target, TIMEOUT)
         namespace = chart_plane.namespace()
         eventually(lambda: is_refused(chart_plane, namespace), what="gpuward enforces")
         yield installation

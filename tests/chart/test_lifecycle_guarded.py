@@ -26,7 +26,7 @@ from tests.testkit.chart import certificate_modes
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.registration import MODE_LABEL, RegistrationOptions
 
@@ -158,7 +158,7 @@ def scaled(installation: Installation, deployment: str) -> Iterator[None]:
     finally:
         installation.plane.kubectl(*scale, f"--replicas={before}")
         status = ("rollout", "status", f"deployment/{deployment}", "-n", installation.namespace)
-        installation.plane.kubectl(*status, "--timeout=100s")
+        installation.plane.kubectl(*status, TIMEOUT)
 
 
 # The states.
@@ -223,7 +223,7 @@ def never_certified(installation: Installation) -> Iterator[None]:
         plane.kubectl("delete", "pods", label, "-n", installation.namespace)
         yield
     status = ("rollout", "status", "deployment/gpuward", "-n", installation.namespace)
-    plane.kubectl(*status, "--timeout=100s")
+    plane.kubectl(*status, TIMEOUT)
 
 
 def of_another_installation(installation: Installation) -> AbstractContextManager[None]:

@@ -10,7 +10,7 @@ import pytest
 from cluster.api.errors import ConfigurationKind
 from tests.testkit.chart.hooks import prepare_hook, run_hook
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 # These are about what is installed, whichever helm has installed it.
@@ -60,7 +60,7 @@ def patch_configuration(installation: Installation, kind: ConfigurationKind, pat
 
 
 def test_helm_test_calls_the_webhook(serving: Installation) -> None:
-    done = serving.helm("test", "--timeout=100s")
+    done = serving.helm("test", TIMEOUT)
     assert "Succeeded" in done.stdout
     final_phase, log = run_hook(serving, "test")
     assert final_phase == "Succeeded", log

@@ -15,7 +15,7 @@ from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_v
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.permissions import may
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -59,7 +59,7 @@ def installed(chart_plane: ControlPlane, kubelet: Kubelet) -> Iterator[Installat
         patch = json.dumps([{"op": "add", "path": path, "value": "--interval=1"}])
         target = ("deployment/gpuward-inventory", "-n", installation.namespace)
         chart_plane.kubectl("patch", *target, "--type=json", f"--patch={patch}")
-        chart_plane.kubectl("rollout", "status", *target, "--timeout=100s")
+        chart_plane.kubectl("rollout", "status", *target, TIMEOUT)
         yield installation
 
 

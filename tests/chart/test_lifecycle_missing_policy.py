@@ -11,7 +11,7 @@ import pytest
 from tests.testkit.admission.enforcement import BYPASS_POD, FIXES, GPU_POD
 from tests.testkit.admission.registered_webhook import create
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.end_to_end.steps import fixing_rules, patch
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
@@ -101,10 +101,10 @@ def test_without_a_policy_new_pods_start_with_the_released_one(
         seconds=100,
         what="an event",
     )
-    assert lenient.helm("test", "--timeout=100s", check=False).returncode
+    assert lenient.helm("test", TIMEOUT, check=False).returncode
     lenient.plane.kubectl("delete", "events", "--all", "-n", lenient.namespace)
     # The command of the manual.
-    forced = ("--server-side=true", "--force-conflicts", "--wait", "--timeout=100s")
+    forced = ("--server-side=true", "--force-conflicts", "--wait", TIMEOUT)
     lenient.helm("upgrade", "charts/gpuward", *forced, values=VALUES)
     for pod in lenient.pods():
         wait_for_metric(pod.endpoint("metrics"), "gpuward_policy_valid 1.0")

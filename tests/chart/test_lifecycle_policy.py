@@ -14,7 +14,7 @@ from tests.testkit.chart.installation import (
     Installation,
     merge_values,
 )
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.end_to_end.steps import patch
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
@@ -54,7 +54,7 @@ def refused_at_first(installation: Installation) -> Installation:
 @pytest.fixture(scope="module")
 def installed(refused_at_first: Installation) -> Installation:
     """The installation with a good policy, by the command that the documentation names."""
-    arguments = (str(CHART), "--install", "--wait", "--timeout=100s")
+    arguments = (str(CHART), "--install", "--wait", TIMEOUT)
     refused_at_first.helm("upgrade", *arguments, values=CHECKED)
     return refused_at_first
 
@@ -96,11 +96,11 @@ def test_an_upgrade_with_a_bad_policy_changes_nothing(installed: Installation) -
 def test_helm_test_fails_on_a_refused_policy_and_new_pods_use_the_released_one(
     installed: Installation,
 ) -> None:
-    assert "Succeeded" in installed.helm("test", "--timeout=100s").stdout
+    assert "Succeeded" in installed.helm("test", TIMEOUT).stdout
     text = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: {no-such-rule: {}}\n"
     path = f"/api/v1/namespaces/{installed.namespace}/configmaps/gpuward-policy"
     assert patch(installed.plane, path, {"data": {"gpuward.yaml": text}}).status == 200
-    done = installed.helm("test", "--timeout=100s", check=False)
+    done = installed.helm("test", TIMEOUT, check=False)
     assert done.returncode
     assert "gpuward-policy-test" in done.stdout + done.stderr
     log = installed.kubelet.log(installed.namespace, "gpuward-policy-test")

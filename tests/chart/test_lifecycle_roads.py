@@ -36,7 +36,7 @@ from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.umbrella import umbrella
 from tests.testkit.control_plane import objects as manifests
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 pytest_plugins = [
     "tests.testkit.chart.fixtures",
@@ -45,7 +45,7 @@ pytest_plugins = [
 ]
 
 VALUES = {"mode": "deny", "registration": {"timeoutSeconds": 30}, "drainSeconds": 5}
-WAIT = ("--wait", "--timeout=100s")
+WAIT = ("--wait", TIMEOUT)
 # An upgrade to these fails, while the replicas of before go on.
 NEVER_READY = {"extraArgs": ["--no-such-option"]}
 CONFIGURATIONS = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")

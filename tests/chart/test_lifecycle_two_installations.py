@@ -9,7 +9,7 @@ from tests.testkit.chart.installation import CHART, SLOW_MACHINE, Installation, 
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane import objects as manifests
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -56,7 +56,7 @@ def test_the_second_takes_the_cluster_over_and_the_first_can_have_it_back(
         )
         assert secrets_of(before) == secrets
         chart_plane.request("DELETE", f"/api/v1/namespaces/{after.namespace}")
-        force = ("--server-side=true", "--force-conflicts", "--wait", "--timeout=100s")
+        force = ("--server-side=true", "--force-conflicts", "--wait", TIMEOUT)
         before.helm("upgrade", str(CHART), *force, values=deny)
         wait_until_enforced_by(before)
         assert secrets_of(before) == secrets

@@ -16,7 +16,7 @@ from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_v
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.cluster_contents import ObjectIdentity, list_objects
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.paths import DOCS
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
@@ -39,7 +39,7 @@ def test_it_leaves_nothing_behind_and_can_be_installed_again(
         installation.install(SLOW_MACHINE)
         installation.upgrade(DENY)
         installation.rollback(1)
-        installation.helm("test", "--timeout=100s")
+        installation.helm("test", TIMEOUT)
         created_resources = {thing.resource for thing in list_objects(chart_plane) - before}
         assert created_resources > CONFIGURATIONS | {
             "leases",

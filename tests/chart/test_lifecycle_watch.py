@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cluster.api.errors import ConfigurationKind
 from tests.testkit.chart import certificate_modes
 from tests.testkit.chart.installation import ADMISSION, SLOW_MACHINE, Installation, merge_values
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 # These are about what is installed, whichever helm has installed it.
@@ -71,7 +71,7 @@ def report_at_once(installation: Installation, deployment: str) -> None:
     patch = json.dumps([{"op": "add", "path": path, "value": "--settle-seconds=0.001"}])
     target = (f"deployment/{deployment}", "-n", installation.namespace)
     installation.plane.kubectl("patch", *target, "--type=json", f"--patch={patch}")
-    installation.plane.kubectl("rollout", "status", *target, "--timeout=100s")
+    installation.plane.kubectl("rollout", "status", *target, TIMEOUT)
 
 
 def select_no_namespace(installation: Installation) -> None:

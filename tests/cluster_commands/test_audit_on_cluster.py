@@ -21,7 +21,7 @@ from tests.testkit.chart.rendering import render
 from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually, free_port
+from tests.testkit.control_plane.processes import TIMEOUT, eventually, free_port
 from tests.testkit.paths import DOCS
 
 BYPASS = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
@@ -113,7 +113,7 @@ def report_kinds(api_server: Cluster, report_definitions: list[Path]) -> Iterato
     """An API server with the kinds of reports, as their projects define them."""
     files = [f"--filename={file}" for file in report_definitions]
     api_server.kubectl("apply", "--server-side", *files)
-    api_server.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    api_server.kubectl("wait", "--for=condition=Established", TIMEOUT, *files)
     yield api_server
     api_server.kubectl("delete", *files)
 

@@ -10,7 +10,7 @@ import pytest
 from policies.loading import default_policy
 from tests.testkit.admission.in_process import Exports
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.controllers.controller import Controller
 from tests.testkit.controllers.examples import (
     EXAMPLES,
@@ -135,7 +135,7 @@ def test_a_queue_admits_no_more_than_its_quota(cluster: ControlPlane, guarded: s
 
     eventually(is_waiting, what="the second Job waits for its quota")
     assert len(list_pods(cluster, guarded)) == 1
-    remove_first = ("delete", first.resource, "-n", guarded, "--timeout=60s")
+    remove_first = ("delete", first.resource, "-n", guarded, TIMEOUT)
     cluster.kubectl(*remove_first)
     wait_for_pods(cluster, guarded, second)
     remove(cluster, guarded, second)

@@ -30,7 +30,7 @@ from rules.profile.context import Context
 from rules.workloads.referred_objects import add_objects, new_builder
 from tests.testkit.cases import TODAY
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import Processes, eventually
+from tests.testkit.control_plane.processes import TIMEOUT, Processes, eventually
 from tests.testkit.controllers.controller import Controller
 from tests.testkit.controllers.examples import (
     EXAMPLES,
@@ -319,7 +319,7 @@ def test_the_rule_about_labels_of_flavors_and_kueue_say_the_same(
     [row] = [row for row in rows if row["subject"] == f"localqueue/labelled in {warned}"]
     assert (row["state"], len(row["names"])) == ("wrong", len(reported))
     # Without it the API server leaves the pods of Jobs, and other tests count them.
-    cascade = ("--cascade=foreground", "--timeout=60s")
+    cascade = ("--cascade=foreground", TIMEOUT)
     jobs = (f"selects-{name}" for name in SELECTIONS)
     cluster.kubectl("delete", "jobs", *jobs, "-n", warned, *cascade)
 

@@ -23,7 +23,7 @@ from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.chart.installation import CHART, merge_values
 from tests.testkit.console.viewers import viewer_token
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.processes import PATIENCE, eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.real_node.gpuward_image import NAME, ROOT_VARIABLE, gpuward_image
 from tests.testkit.real_node.node import MERGE, RESOURCE, RealNode
 from tests.testkit.real_node.pods import SECONDS, devices, waiting_pod
@@ -44,7 +44,6 @@ VALUES: dict[str, Any] = {
     "registration": {"timeoutSeconds": 30},
 }
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-TIMEOUT = f"--timeout={100 * PATIENCE:g}s"
 WEBHOOK = "app.kubernetes.io/component=webhook"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import Processes, eventually
+from tests.testkit.control_plane.processes import TIMEOUT, Processes, eventually
 from tests.testkit.control_plane.sources import HERE
 from tests.testkit.control_plane.toolchain import BuildError, build_once, cache, go_command, run
 from tests.testkit.skipping import skip_missing
@@ -36,7 +36,7 @@ class CertManager:
 
     def authority(self, certificate: str, namespace: str) -> bytes:
         """The authority (PEM) of a Certificate, once cert-manager has issued it."""
-        ready = ("--for=condition=Ready", "--timeout=60s", "-n", namespace)
+        ready = ("--for=condition=Ready", TIMEOUT, "-n", namespace)
         self._plane.kubectl("wait", f"certificate/{certificate}", *ready)
         found = self._get(f"certificate/{certificate}", namespace)
         secret = self._get(f"secret/{found['spec']['secretName']}", namespace)
@@ -59,7 +59,7 @@ class CertManager:
     def __enter__(self) -> Self:
         files = [f"--filename={file}" for file in self._programs.crds]
         self._plane.kubectl("apply", "--server-side", "--force-conflicts", *files)
-        self._plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+        self._plane.kubectl("wait", "--for=condition=Established", TIMEOUT, *files)
         program = str(self._programs["cert-manager"])
         self._processes.start("cert-manager", [program, str(self._plane.kubeconfig)], {})
         return self

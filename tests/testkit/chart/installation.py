@@ -29,7 +29,7 @@ from tests.testkit.admission.forwarder import Forwarder
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.chart.pod_process import PodProcess
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.paths import ROOT
 
 CHART = ROOT / "charts" / "gpuward"
@@ -96,27 +96,27 @@ class Installation:
 
     def install(self, values: Any, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """`helm install --create-namespace --wait`."""
-        waits = ("--create-namespace", "--wait", "--timeout=100s")
+        waits = ("--create-namespace", "--wait", TIMEOUT)
         return self.helm("install", str(CHART), *waits, values=values, check=check)
 
     def upgrade(self, values: Any, *, check: bool = True) -> subprocess.CompletedProcess[str]:
         """`helm upgrade --wait`, with these values and none of the earlier ones."""
-        waits = ("--wait", "--timeout=100s")
+        waits = ("--wait", TIMEOUT)
         return self.helm("upgrade", str(CHART), *waits, values=values, check=check)
 
     def rollback(self, revision: int) -> None:
         """`helm rollback --wait`."""
-        self.helm("rollback", str(revision), "--wait", "--timeout=100s")
+        self.helm("rollback", str(revision), "--wait", TIMEOUT)
 
     def uninstall(self) -> None:
         """`helm uninstall`, which waits only for the hook; the pods end a little later."""
-        self.helm("uninstall", "--timeout=100s")
+        self.helm("uninstall", TIMEOUT)
 
     def restart(self) -> None:
         """Restart the webhook's pods, and wait until the new ones are ready."""
         target = ("deployment/gpuward", "-n", self.namespace)
         self.plane.kubectl("rollout", "restart", *target)
-        self.plane.kubectl("rollout", "status", *target, "--timeout=100s")
+        self.plane.kubectl("rollout", "status", *target, TIMEOUT)
 
     def publish_ca_bundle(self) -> None:
         """Restart the certificate controller, so that it publishes the CA bundle at once."""

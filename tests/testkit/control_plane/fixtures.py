@@ -14,6 +14,7 @@ import pytest
 from tests.testkit.control_plane.build import Programs, chart_tools, krew, programs, report_kinds
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import TIMEOUT
 from tests.testkit.control_plane.servers import ALWAYS, CONTROLLERS
 from tests.testkit.control_plane.sources import CHART_LINTER, CHART_TOOLS
 from tests.testkit.control_plane.toolchain import BuildError
@@ -111,7 +112,7 @@ def chart_kinds(api_server: Cluster, chart_tools: Programs) -> Cluster:
     """`api_server` with the kinds of the Prometheus Operator and of cert-manager."""
     files = [f"--filename={file}" for file in chart_tools.crds]
     api_server.kubectl("apply", "--server-side", *files)
-    wait = ("wait", "--for=condition=Established", "--timeout=60s")
+    wait = ("wait", "--for=condition=Established", TIMEOUT)
     api_server.kubectl(*wait, *files)
     return api_server
 

@@ -20,6 +20,8 @@ _WATCHDOG = "import os, signal, sys; sys.stdin.read(); os.killpg(0, signal.SIGKI
 LINES_SHOWN = 20
 PATIENCE = float(os.environ.get("GPUWARD_PATIENCE", "1"))
 """How many times longer than usual tests wait, on a machine that is so much slower."""
+TIMEOUT = f"--timeout={100 * PATIENCE:g}s"
+"""The option by which kubectl and helm wait no longer than that."""
 
 
 class ProcessError(Exception):

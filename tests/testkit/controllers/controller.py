@@ -16,7 +16,7 @@ import yaml
 from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import Processes, eventually, free_port, is_free
+from tests.testkit.control_plane.processes import TIMEOUT, Processes, eventually, free_port, is_free
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.skipping import skip_missing
 
@@ -170,7 +170,7 @@ class Controller:
             for each in objects
             if each["kind"] == "CustomResourceDefinition"
         ]
-        wait = ("wait", "--for=condition=Established", "--timeout=60s", *kinds)
+        wait = ("wait", "--for=condition=Established", TIMEOUT, *kinds)
         eventually(lambda: self._plane.kubectl(*wait), what=f"the kinds of {self.recipe.name}")
 
     def _start(self, installed: list[Any], at: Locations) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.controllers.examples import RESOURCE, Example
 from tests.testkit.end_to_end.steps import apply, list_pods
 
@@ -89,7 +89,7 @@ def remove(
     plane: ControlPlane, namespace: str, example: Example, made: tuple[str, ...] = MADE
 ) -> None:
     """Delete a workload, and wait until nothing of it is left of the kinds `made`."""
-    plane.kubectl("delete", example.resource, "-n", namespace, "--timeout=60s")
+    plane.kubectl("delete", example.resource, "-n", namespace, TIMEOUT)
     get = ("get", ",".join(made), "-n", namespace, "-o", "name")
 
     def is_empty() -> bool:
