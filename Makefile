@@ -20,10 +20,10 @@ test-fast: .venv/.dev
 	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 8 \
 		-m 'not control_plane and not slow' $(PYTEST)
 
-# All tests but those beside other controllers: those at a control plane in four parts, and all others, of which two run at once, the
-# longest first; then those on a node.
+# All tests but those beside other controllers: those at a control plane in four parts, which often
+# wait, and all others; three parts run at once, the longest first. Then those on a node.
 test: .venv/.dev control-plane
-	@$(MAKE) --no-print-directory --jobs=2 \
+	@$(MAKE) --no-print-directory --jobs=3 \
 		test-others test-lifecycle test-cluster test-chart test-commands
 	@$(MAKE) --no-print-directory test-node
 	@$(BIN)/python -m coverage report --fail-under 98
