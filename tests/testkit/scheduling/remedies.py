@@ -290,7 +290,8 @@ def _move_volumes(made: Scenario, _nodes: _Nodes) -> None:
         for volume in made.volumes:
             if volume["metadata"]["name"] == name:
                 volume["spec"].pop("nodeAffinity", None)
-                volume["metadata"]["labels"].pop("topology.kubernetes.io/zone", None)
+                labels = volume["metadata"]["labels"]
+                volume["metadata"]["labels"] = {k: v for k, v in labels.items() if "/" not in k}
 
 
 def _volumes_of_pod(made: Scenario) -> Iterator[str]:
