@@ -492,6 +492,22 @@ def test_of_regional_disks_the_region_tells_them_apart(why: Asked) -> None:
     assert "where the volume pv-2 is: kube-scheduler cannot read it" in out
 
 
+def test_room_that_a_nominated_pod_has_too_does_not_hide_another_driver_without_room(
+    why: Asked,
+) -> None:
+    """Beside that pod the disk counts once: without it, its driver has no room either."""
+    disk = {"name": "d", "cinder": {"volumeID": "x"}}
+    first = pod("first", priority=5, volumes=[disk])
+    first["status"] = {"phase": "Pending", "nominatedNodeName": "a"}
+    there, other = csi_node("a", 0), csi_node("a", 0)["spec"]["drivers"][0]
+    there["spec"]["drivers"].append({**other, "name": "cinder.csi.openstack.org"})
+    known = [PLAIN[0], *FAST, claim(), first, there, attachment("b")]
+    status, out = why(*known, manifest=pod(volumes=[*MOUNT, disk]))
+    assert status == CANNOT
+    assert "it needs 1 volume of csi.example.com" in out
+    assert "that alone would not do: it needs 1 volume of cinder.csi.openstack.org" in out
+
+
 EBS_ZONE = "topology.ebs.csi.aws.com/zone"
 BETA = "failure-domain.beta.kubernetes.io"
 
