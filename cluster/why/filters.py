@@ -127,8 +127,10 @@ class Wanted:
         for obstacles in self._beside(ahead, node):
             found.append(tuple(one._replace(kept_for=names) for one in obstacles))
             yield found[-1]
-        said = {obstacles[0].message for obstacles in found}
-        yield from (one for one in self._obstacles(node) if one[0].message not in said)
+        said = {(one.message, one.subject) for obstacles in found for one in obstacles}
+        for obstacles in self._obstacles(node):
+            if not said.issuperset((one.message, one.subject) for one in obstacles):
+                yield obstacles
 
     def _beside(self, ahead: Sequence[Nominated], node: Node) -> Iterator[tuple[Obstacle, ...]]:
         """Yield the obstacles of a node on which the pods of `ahead` run too."""

@@ -85,7 +85,7 @@ def test_a_pod_runs_where_its_volume_is(why: Asked) -> None:
 
 
 def test_a_volume_that_is_not_known_makes_no_answer(why: Asked) -> None:
-    for known in ((), (claim(volume="pv-1"),), (claim(volume="pv-1"), volume(cinder={}))):
+    for known in ((), (claim(volume="pv-1"),), (claim(volume="pv-1"), volume(azureDisk={}))):
         status, out = why(*NODES, *known, manifest=pod(volumes=MOUNT))
         assert status == NOT_KNOWN
         assert "Not known: where the volume" in out
@@ -411,7 +411,12 @@ def test_a_disk_of_an_older_kind_counts_as_a_volume_of_a_driver(why: Asked) -> N
     disk = {"name": "d", "gcePersistentDisk": {"pdName": "x"}}
     status, out = why(PLAIN[0], manifest=pod(volumes=[disk]))
     assert status == NOT_KNOWN
-    assert "how many volumes such as d a node can have" in out
+    assert "how many volumes of pd.csi.storage.gke.io a node can have: its CSINode says it" in out
+    full = csi_node("a", 0)
+    full["spec"]["drivers"][0]["name"] = "pd.csi.storage.gke.io"
+    status, out = why(PLAIN[0], full, attachment("b"), manifest=pod(volumes=[disk]))
+    assert status == CANNOT
+    assert "it needs 1 volume of pd.csi.storage.gke.io, of which 0 of at most 0" in out
 
 
 def test_a_driver_that_is_missing_does_not_hide_another_without_room(why: Asked) -> None:
@@ -431,16 +436,145 @@ def test_a_driver_that_is_missing_does_not_hide_another_without_room(why: Asked)
 EBS = {"name": "d", "awsElasticBlockStore": {"volumeID": "x"}}
 
 
-def ebs_node(*limit: int) -> dict[str, Any]:
+def ebs_node(*limit: int, migrated: str = "") -> dict[str, Any]:
     made = csi_node("a", *limit)
     made["spec"]["drivers"][0]["name"] = "ebs.csi.aws.com"
+    made["metadata"]["annotations"] = {"storage.alpha.kubernetes.io/migrated-plugins": migrated}
     return made
 
 
-def test_a_disk_of_an_older_kind_is_sure_where_no_limit_counts_it(why: Asked) -> None:
-    asked = pod(volumes=[EBS])
-    assert why(PLAIN[0], ebs_node(), manifest=asked)[0] == CAN
-    assert why(PLAIN[0], ebs_node(25), manifest=asked)[0] == NOT_KNOWN
+def ebs_volume(name: str, source: str) -> dict[str, Any]:
+    made = volume(awsElasticBlockStore={"volumeID": source})
+    made["metadata"]["name"] = name
+    return made
+
+
+@pytest.mark.parametrize(
+    ("there", "limit", "expected"),
+    [
+        ("vol-2", 1, CANNOT),
+        ("vol-2", 2, CAN),
+        ("vol-1", 1, CAN),
+        ("aws://1/vol-1", 1, CAN),
+        ("aws://1/else", 1, NOT_KNOWN),
+    ],
+)
+def test_a_volume_of_an_older_kind_counts_for_its_driver(
+    why: Asked, there: str, limit: int, expected: int
+) -> None:
+    """One that a pod there names itself by another form of its name is the same."""
+    disk = {"name": "d", "awsElasticBlockStore": {"volumeID": there}}
+    other = pod("q", nodeName="a", status={"phase": "Running"}, volumes=[disk])
+    bound = [claim(volume="pv-1"), ebs_volume("pv-1", "vol-1"), storage_class(), driver()]
+    known = [PLAIN[0], *bound, other, attachment("b"), ebs_node(limit)]
+    status, out = why(*known, manifest=pod(volumes=MOUNT))
+    assert status == expected, out
+
+
+def test_of_regional_disks_the_region_tells_them_apart(why: Asked) -> None:
+    """As in kube-scheduler: of one name, those of two zones of a region are one disk."""
+    volumes = []
+    for name, zones in (("pv-1", "us-east1-a__us-east1-b"), ("pv-2", "us-east1-b__us-east1-c")):
+        made = volume(gcePersistentDisk={"pdName": "disk"})
+        made["metadata"] = {"name": name, "labels": {ZONE: zones}}
+        volumes.append(made)
+    there = csi_node("a", 1)
+    there["spec"]["drivers"][0]["name"] = "pd.csi.storage.gke.io"
+    claims = [claim(volume="pv-1"), claim(volume="pv-2", name="other")]
+    known = [node("a"), *claims, storage_class(), driver(), there, attachment("b")]
+    mounts = [*MOUNT, {"name": "w", "persistentVolumeClaim": {"claimName": "other"}}]
+    assert why(*known, *volumes, manifest=pod(volumes=mounts))[0] == CAN
+    volumes[1]["metadata"]["labels"] = {ZONE: "us-east1-b"}
+    assert why(*known, *volumes, manifest=pod(volumes=mounts))[0] == CANNOT
+    volumes[1]["metadata"]["labels"] = {ZONE: "us-east1-b__us-west1-b"}
+    status, out = why(*known, *volumes, manifest=pod(volumes=mounts))
+    assert status == NOT_KNOWN
+    assert "where the volume pv-2 is: kube-scheduler cannot read it" in out
+
+
+def test_room_that_a_nominated_pod_has_too_does_not_hide_another_driver_without_room(
+    why: Asked,
+) -> None:
+    """Beside that pod the disk counts once: without it, its driver has no room either."""
+    disk = {"name": "d", "cinder": {"volumeID": "x"}}
+    first = pod("first", priority=5, volumes=[disk])
+    first["status"] = {"phase": "Pending", "nominatedNodeName": "a"}
+    there, other = csi_node("a", 0), csi_node("a", 0)["spec"]["drivers"][0]
+    there["spec"]["drivers"].append({**other, "name": "cinder.csi.openstack.org"})
+    known = [PLAIN[0], *FAST, claim(), first, there, attachment("b")]
+    status, out = why(*known, manifest=pod(volumes=[*MOUNT, disk]))
+    assert status == CANNOT
+    assert "it needs 1 volume of csi.example.com" in out
+    assert "that alone would not do: it needs 1 volume of cinder.csi.openstack.org" in out
+
+
+EBS_ZONE = "topology.ebs.csi.aws.com/zone"
+BETA = "failure-domain.beta.kubernetes.io"
+
+
+@pytest.mark.parametrize(
+    ("labels", "migrated", "expected"),
+    [
+        ({ZONE: "2"}, "", CAN),
+        ({ZONE: "1"}, "", CANNOT),
+        ({ZONE: "2"}, "kubernetes.io/aws-ebs", CANNOT),
+        ({EBS_ZONE: "2"}, "kubernetes.io/cinder,kubernetes.io/aws-ebs", CAN),
+        ({EBS_ZONE: "2"}, "kubernetes.io/cinder", CANNOT),
+    ],
+)
+def test_where_a_driver_has_taken_over_its_label_names_the_zone(
+    why: Asked, labels: dict[str, str], migrated: str, expected: int
+) -> None:
+    there = ebs_volume("pv-1", "vol-1")
+    there["spec"]["nodeAffinity"] = in_zone("2")
+    known = [node("a", labels=labels), claim(volume="pv-1"), there, storage_class(), driver()]
+    known.append(attachment("b"))
+    status, out = why(*known, ebs_node(migrated=migrated), manifest=pod(volumes=MOUNT))
+    assert status == expected
+    key = EBS_ZONE if "aws" in migrated else ZONE
+    assert (f"its volume pv-1 can only be used where {key}=2" in out) is (expected == CANNOT)
+
+
+def test_older_labels_of_zones_and_regions_are_translated(why: Asked) -> None:
+    keys = {f"{BETA}/zone": "2", f"{BETA}/region": "r"}
+    expressions = [{"key": k, "operator": "In", "values": [v]} for k, v in keys.items()]
+    there = ebs_volume("pv-1", "vol-1")
+    terms = [{"matchExpressions": expressions}]
+    there["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    known = [claim(volume="pv-1"), there, storage_class(), driver(), attachment("b")]
+    known.append(ebs_node(migrated="kubernetes.io/aws-ebs"))
+    labels = {EBS_ZONE: "2", "topology.kubernetes.io/region": "r"}
+    asked = pod(volumes=MOUNT)
+    assert why(node("a", labels=labels), *known, manifest=asked)[0] == CAN
+    assert why(node("a", labels={**labels, EBS_ZONE: "1"}), *known, manifest=asked)[0] == CANNOT
+    region = {"topology.kubernetes.io/region": "s"}
+    assert why(node("a", labels=labels | region), *known, manifest=asked)[0] == CANNOT
+
+
+def test_without_csi_nodes_only_nodes_that_both_forms_allow_are_sure(why: Asked) -> None:
+    there = ebs_volume("pv-1", "vol-1")
+    there["spec"]["nodeAffinity"] = in_zone("2")
+    known = [claim(volume="pv-1"), there, storage_class(), driver(), attachment("b")]
+    asked = pod(volumes=MOUNT)
+    status, out = why(node("a", labels={ZONE: "2"}), *known, manifest=asked)
+    assert status == NOT_KNOWN
+    assert "where the volume pv-1 can be used: the CSINode of a says it" in out
+    assert why(node("a", labels={ZONE: "1"}), *known, manifest=asked)[0] == CANNOT
+
+
+@pytest.mark.parametrize("kind", ["azureFile", "vsphereVolume"])
+def test_kube_scheduler_takes_two_older_kinds_as_they_are(why: Asked, kind: str) -> None:
+    there = volume(**{kind: {}}, nodeAffinity=in_zone("2"))
+    known = [*NODES, claim(volume="pv-1"), there, storage_class(), driver()]
+    status, out = why(*known, manifest=pod(volumes=MOUNT))
+    assert (status, "1 node can take it: b" in out) == (CAN, True)
+
+
+def test_a_disk_that_kube_scheduler_cannot_read_is_not_known(why: Asked) -> None:
+    disk = {"name": "d", "azureDisk": {"diskName": "x", "diskURI": "https://x"}}
+    status, out = why(*NODES, manifest=pod(volumes=[disk]))
+    assert status == NOT_KNOWN
+    assert "whether a node can have its volume d: kube-scheduler cannot read it" in out
 
 
 def test_a_class_of_an_older_kind_counts_for_its_driver(why: Asked) -> None:
@@ -451,9 +585,9 @@ def test_a_class_of_an_older_kind_counts_for_its_driver(why: Asked) -> None:
     assert status == CANNOT
     assert "it needs 1 volume of ebs.csi.aws.com, of which 1 of at most 1 are attached" in out
     assert why(*known, ebs_node(2), manifest=asked)[0] == CAN
-    status, out = why(*known, pod("r", nodeName="a", volumes=[EBS]), ebs_node(2), manifest=asked)
-    assert status == NOT_KNOWN
-    assert "how many volumes of ebs.csi.aws.com the pods of a have" in out
+    other = pod("r", nodeName="a", volumes=[EBS])
+    assert why(*known, other, ebs_node(2), manifest=asked)[0] == CANNOT
+    assert why(*known, other, ebs_node(3), manifest=asked)[0] == CAN
 
 
 def deployment(volume: dict[str, Any]) -> dict[str, Any]:

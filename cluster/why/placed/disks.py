@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cluster.why.older_volumes import DriverVolume, driver_volume
 from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _KEYS = {
@@ -18,31 +19,18 @@ _KEYS = {
 }
 
 
-IN_TREE = {
-    "awsElasticBlockStore": "ebs.csi.aws.com",
-    "azureDisk": "disk.csi.azure.com",
-    "azureFile": "file.csi.azure.com",
-    "cinder": "cinder.csi.openstack.org",
-    "gcePersistentDisk": "pd.csi.storage.gke.io",
-    "portworxVolume": "pxd.portworx.com",
-    "vsphereVolume": "csi.vsphere.vmware.com",
-}
-"""The drivers that serve volumes of older kinds, by the field of such a volume.
-
-Source: Kubernetes, `staging/src/k8s.io/csi-translation-lib/plugins`.
-"""
-
-
 class Disk(NamedTuple):
     """A disk that pods cannot share; several can that only read it.
 
-    `monitors` are those of Ceph: without one in common, the disks of two pods differ.
+    `monitors` are those of Ceph: without one in common, the disks of two pods differ. `volume` is
+    what the disk is to a driver that serves it.
     """
 
     kind: str
     name: str
     is_read_only: bool
     monitors: frozenset[str] = frozenset()
+    volume: DriverVolume | None = None
 
     @property
     def keys(self) -> list[tuple[str, str, str]]:
@@ -77,14 +65,6 @@ class DisksInUse:
         return made
 
 
-def drivers_of_disks(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The volumes of older kinds that the `spec` of a pod names, each with its driver."""
-    for _, volume in as_objects(spec.get("volumes")):
-        for kind, driver in IN_TREE.items():
-            if as_object(volume.get(kind)):
-                yield as_text(volume.get("name")), driver
-
-
 def disks_of(spec: Mapping[str, Any]) -> Iterator[Disk]:
     """The disks that the `spec` of a pod names."""
     for _, volume in as_objects(spec.get("volumes")):
@@ -97,4 +77,5 @@ def disks_of(spec: Mapping[str, Any]) -> Iterator[Disk]:
                     "/".join(as_text(values.get(key)) for key in keys),
                     disk.get("readOnly") is True and kind != "awsElasticBlockStore",
                     frozenset(as_texts(disk.get("monitors"))),
+                    driver_volume(volume),
                 )

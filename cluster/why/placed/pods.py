@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.account import NodeLoad
 from cluster.accounting.pod_requests import Requests
-from cluster.why.placed.disks import DisksInUse, disks_of, drivers_of_disks
+from cluster.why.older_volumes import DriverVolume, driver_volume
+from cluster.why.placed.disks import DisksInUse, disks_of
 from cluster.why.placed.label_selectors import LabelSelector, labels_of
 from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
@@ -132,8 +132,8 @@ class PlacedPods:
     - `ports`: by node, the ports that are taken: by protocol and number, the pod that has it at an
       address.
     - `claims_at`: by node, the claims for persistent volumes that its pods have, as namespace and
-      name; `disks` are the disks that pods name themselves, and `older_at` says how many of them
-      each driver attaches.
+      name; `disks` are the disks that pods name themselves, and `older_at` those that drivers
+      serve.
     - `by_priority`: by node, what its pods of each priority take.
     - `nominated`: by node, the pods without a node for which kube-scheduler keeps room there.
     - `beside`: by node, the namespaces of those that are only nominated for it and count as there.
@@ -148,7 +148,7 @@ class PlacedPods:
         self.ports: dict[str, dict[tuple[str, int], dict[str, str]]] = {}
         self.claims_at: dict[str, list[tuple[str, str]]] = {}
         self.disks: dict[str, DisksInUse] = {}
-        self.older_at: dict[str, Counter[str]] = {}
+        self.older_at: dict[str, set[DriverVolume]] = {}
         self._users: dict[tuple[str, str], list[str]] = {}
         self.by_priority: dict[str, dict[int, Requests]] = {}
         self.nominated: dict[str, list[Nominated]] = {}
@@ -220,8 +220,8 @@ class PlacedPods:
             elif "ephemeral" in volume:
                 made = f"{name.rpartition('/')[2]}-{as_text(volume.get('name'))}"
                 self.claims_at.setdefault(node, []).append((namespace, made))
-        for _, driver in drivers_of_disks(spec):
-            self.older_at.setdefault(node, Counter())[driver] += 1
+            elif served := driver_volume(volume):
+                self.older_at.setdefault(node, set()).add(served)
         for disk in disks_of(spec):
             self.disks.setdefault(node, DisksInUse()).add(disk, name)
 
@@ -246,7 +246,7 @@ class PlacedPods:
         more.nominated = self.nominated
         more.claims_at = {node: [*claims] for node, claims in self.claims_at.items()}
         more.disks = {node: disks.copy() for node, disks in self.disks.items()}
-        more.older_at = {node: drivers.copy() for node, drivers in self.older_at.items()}
+        more.older_at = {node: {*served} for node, served in self.older_at.items()}
         more._users = {claim: [*pods] for claim, pods in self._users.items()}
         more.by_priority = self.by_priority  # they have the priority of `pod`, and evict no other
         more.kinds, more.ending = _copied(self.kinds), _copied(self.ending)

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from cluster.source.objects import Object
 from cluster.why.nodes import Node
-from cluster.why.placed.disks import IN_TREE, drivers_of_disks
+from cluster.why.older_volumes import DRIVER_BY_PLUGIN, DriverVolume, driver_volume
+from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods, namespace_of
 from cluster.why.volumes.known import (
-    TRANSLATED_PROVISIONERS,
     Claim,
     KnownVolumes,
     VolumeObstacle,
@@ -28,43 +29,24 @@ _PLUGIN = "NodeVolumeLimits"
 _TOO_MANY = "node(s) exceed max volume count"
 
 
-class _Volume(NamedTuple):
-    """A volume that a driver attaches; `handle` tells it from its others.
-
-    `is_translated`: its class names the driver by an older kind of volumes. kube-scheduler counts
-    such a volume where there is a CSINode.
-    """
-
-    driver: str
-    handle: str
-    is_translated: bool = False
-
-
 class _Attached(NamedTuple):
     """The volumes of a node; `unknown` is how many more of any driver it may have.
-
-    `older` are those that its pods name by an older kind, by their driver: these may be the same.
 
     kube-scheduler counts a volume that is attached, and that no pod there has, once more for a pod
     that needs it.
     """
 
-    of_pods: frozenset[_Volume]
-    others: frozenset[_Volume]
+    of_pods: frozenset[DriverVolume]
+    others: frozenset[DriverVolume]
     unknown: int
-    older: Mapping[str, int]
 
-    def without(self, released: frozenset[_Volume]) -> _Attached:
+    def without(self, released: AbstractSet[DriverVolume | None]) -> _Attached:
         """Return the others, once the pods with those that are `released` have ended."""
         return self._replace(of_pods=self.of_pods - released, others=self.others - released)
 
     def count(self, driver: str) -> int:
         """Return how many are of a driver."""
         return sum(one.driver == driver for one in self.of_pods | self.others)
-
-    def more(self, driver: str) -> int:
-        """Return how many more of a driver there may be."""
-        return self.unknown + self.older.get(driver, 0)
 
 
 _BY_NODE: WeakKeyDictionary[PlacedPods, dict[str, _Attached | None]] = WeakKeyDictionary()
@@ -87,20 +69,35 @@ class AttachedVolumes:
         self._by_node = _BY_NODE.setdefault(placed, {})
         found = {claim.name: self._volume(namespace, claim.name, claim.raw) for claim in claims}
         self._by_claim = {name: volume for name, volume in found.items() if volume is not None}
-        self._needed = frozenset(self._by_claim.values())
-        spec = as_object(pod.get("spec"))
-        counted = {*TRANSLATED_PROVISIONERS.values()}
-        self._disks = [one for one in drivers_of_disks(spec) if one[1] in counted]
+        volumes = as_objects(as_object(pod.get("spec")).get("volumes"))
+        disks = [(as_text(one.get("name")), driver_volume(one)) for _, one in volumes]
+        self._unreadable = [
+            f"whether a node can have its volume {name}: kube-scheduler cannot read it"
+            for name, one in disks
+            if one and not one.handle
+        ]
+        of_older = {one for _, one in disks if one and one.handle}
+        of_older |= {one for one, is_older in self._by_claim.values() if is_older}
+        # Those that it names by an older kind count only where there is a CSINode.
+        self._always = frozenset(one for one, is_older in self._by_claim.values() if not is_older)
+        self._needed = self._always | of_older
 
     @property
     def are_any(self) -> bool:
         """Return whether nodes have to be asked because of them."""
-        return bool(self._needed or self._disks)
+        return bool(self._needed or self._unreadable)
 
-    def obstacles(self, node: Node, released: Iterable[str] = ()) -> Iterator[VolumeObstacle]:
+    def of_claim(self, name: str) -> DriverVolume | None:
+        """Return the volume of a claim; None if no driver attaches it."""
+        found = self._by_claim.get(name)
+        return found and found[0]
+
+    def obstacles(
+        self, node: Node, released: AbstractSet[DriverVolume | None] = frozenset()
+    ) -> Iterator[VolumeObstacle]:
         """Yield the drivers that `node` lacks, or that attach no more volumes to it.
 
-        `released` are the claims whose pods have to end before.
+        `released` are volumes that pods have whose end has to be waited for.
         """
         csi_nodes = self._known.csi_nodes()
         if csi_nodes is None:
@@ -123,14 +120,12 @@ class AttachedVolumes:
             attached = self._attached(node)
             if attached is None:
                 continue
-            attached = attached.without(
-                frozenset(self._by_claim[name] for name in released if name in self._by_claim)
-            )
+            attached = attached.without(released)
             new = len(self._new_volumes(driver, attached))
             there = attached.count(driver)
             # A volume that is not known may be one of those that the pod needs.
-            more = attached.more(driver)
-            if new > more and there + new - more > limit:
+            unknown = attached.unknown
+            if new > unknown and there + new - unknown > limit:
                 missing_room = there + new - limit
                 volumes = f"{missing_room} volume{'s'[missing_room == 1 :]}"
                 yield VolumeObstacle(
@@ -149,14 +144,16 @@ class AttachedVolumes:
         if csi_nodes is None:
             for driver in dict.fromkeys(one.driver for one in self._needed):
                 yield f"how many volumes of {driver} a node can have: its CSINode says it"
-            yield from (_of_disk(name) for name, _ in self._disks)
+            yield from self._unreadable
             return
         csi_node = csi_nodes.get(node.name)
-        drivers = _drivers_of(csi_node)
-        for name, driver in self._disks if csi_node else ():
-            if _limit(drivers.get(driver)) is not None or self._must_run(driver):
-                yield _of_disk(name)
-        for driver in self._wanted_at(csi_node):
+        drivers, wanted = _drivers_of(csi_node), self._wanted_at(csi_node)
+        if csi_node is not None:
+            yield from self._unreadable
+        # kube-scheduler reads the volumes that are there only if there is a limit.
+        if wanted and any(_limit(one) is not None for one in drivers.values()):
+            yield from self._unreadable_at(node)
+        for driver in wanted:
             limit = _limit(drivers.get(driver))
             if limit is None or self._is_far_from(limit, node):
                 continue
@@ -166,20 +163,25 @@ class AttachedVolumes:
                 continue
             new = len(self._new_volumes(driver, attached))
             there = attached.count(driver)
-            if new and there + new + attached.more(driver) > limit:
+            if new and there + new + attached.unknown > limit:
                 yield f"how many volumes of {driver} the pods of {node.name} have"
+
+    def _unreadable_at(self, node: Node) -> Iterator[str]:
+        for one in sorted(self._placed.older_at.get(node.name, ())):
+            if not one.handle:
+                yield f"how many volumes of {one.driver} {node.name} has: one cannot be read"
 
     def _wanted_at(self, csi_node: Object | None) -> Counter[str]:
         """Return how many volumes of each driver kube-scheduler counts at a node."""
-        has_one = csi_node is not None
-        return Counter(v.driver for v in self._needed if has_one or not v.is_translated)
+        counted = self._always if csi_node is None else self._needed
+        return Counter(volume.driver for volume in counted)
 
     def _must_run(self, driver: str) -> bool:
         """Return whether a driver keeps pods from nodes where it does not run."""
         found = object_of(self._known.drivers(), driver) or {}
         return as_object(found.get("spec")).get("preventPodSchedulingIfMissing") is True
 
-    def _new_volumes(self, driver: str, attached: _Attached) -> set[_Volume]:
+    def _new_volumes(self, driver: str, attached: _Attached) -> set[DriverVolume]:
         return {one for one in self._needed - attached.of_pods if one.driver == driver}
 
     def _is_far_from(self, limit: int, node: Node) -> bool:
@@ -188,7 +190,7 @@ class AttachedVolumes:
         if listed is None:
             return False
         claims = len(self._placed.claims_at.get(node.name, ()))
-        older = sum(self._placed.older_at.get(node.name, {}).values())
+        older = len(self._placed.older_at.get(node.name, ()))
         others = claims + older + len(listed)
         return len(self._needed) + others <= limit
 
@@ -201,7 +203,8 @@ class AttachedVolumes:
         return self._by_node[node.name]
 
     def _count(self, node: Node, listed: Mapping[str, Object]) -> _Attached:
-        of_pods, others, unknown = set(), set(), 0
+        of_pods = {one for one in self._placed.older_at.get(node.name, ()) if one.handle}
+        others, unknown = set(), 0
         for namespace, name in self._placed.claims_at.get(node.name, ()):
             claims = self._known.claims(namespace)
             raw = object_of(claims, name)
@@ -210,7 +213,7 @@ class AttachedVolumes:
                 continue
             volume = self._volume(namespace, name, raw)
             if volume is not None:
-                of_pods.add(volume)
+                of_pods.add(volume[0])
             else:
                 unknown += self._may_be_attached(raw)
         volumes = self._known.volumes()
@@ -221,12 +224,14 @@ class AttachedVolumes:
             unknown += volumes is None
             csi = as_object(as_object((volume_raw or {}).get("spec")).get("csi"))
             if csi and (driver := as_text(spec.get("attacher"))):
-                others.add(_Volume(driver, as_text(csi.get("volumeHandle"))))
-        older: Mapping[str, int] = self._placed.older_at.get(node.name, {})
-        return _Attached(frozenset(of_pods), frozenset(others), unknown, older)
+                others.add(DriverVolume(driver, as_text(csi.get("volumeHandle"))))
+        return _Attached(frozenset(of_pods), frozenset(others), unknown)
 
-    def _volume(self, namespace: str, name: str, raw: Object) -> _Volume | None:
-        """Return the volume of a claim; None if no driver attaches it, or it is not known."""
+    def _volume(self, namespace: str, name: str, raw: Object) -> tuple[DriverVolume, bool] | None:
+        """Return the volume of a claim, and whether it is of an older kind.
+
+        None if no driver attaches it, or it is not known.
+        """
         volumes, bound = (
             self._known.volumes(),
             as_text(as_object(raw.get("spec")).get("volumeName")),
@@ -235,16 +240,20 @@ class AttachedVolumes:
             return None
         volume = object_of(volumes, bound)
         if volume is not None:
-            csi = as_object(as_object(volume.get("spec")).get("csi"))
-            driver, handle = as_text(csi.get("driver")), as_text(csi.get("volumeHandle"))
-            return _Volume(driver, handle) if driver and handle else None
-        found = object_of(self._known.classes(), class_of(raw)) or {}
-        provisioner, handle = as_text(found.get("provisioner")), f"of the claim {namespace}/{name}"
-        if translated := TRANSLATED_PROVISIONERS.get(provisioner):
-            return _Volume(translated, handle, is_translated=True)
+            spec = as_object(volume.get("spec"))
+            csi, older = as_object(spec.get("csi")), driver_volume(spec, labels_of(volume))
+            found = older or DriverVolume(
+                as_text(csi.get("driver")), as_text(csi.get("volumeHandle"))
+            )
+            return (found, older is not None) if all(found) else None
+        storage_class = object_of(self._known.classes(), class_of(raw)) or {}
+        provisioner = as_text(storage_class.get("provisioner"))
+        handle = f"of the claim {namespace}/{name}"
+        if driver := DRIVER_BY_PLUGIN.get(provisioner):
+            return DriverVolume(driver, handle), True
         if not provisioner or provisioner.startswith("kubernetes.io/"):
             return None
-        return _Volume(provisioner, handle)
+        return DriverVolume(provisioner, handle), False
 
     def _may_be_attached(self, raw: Object) -> bool:
         """Return whether a claim without a known volume may have one that a driver attaches."""
@@ -252,14 +261,7 @@ class AttachedVolumes:
         volumes, classes = self._known.volumes(), self._known.classes()
         if name and volumes is None:
             return True
-        volume = object_of(volumes, name)
-        if volume is not None:
-            return any(field in as_object(volume.get("spec")) for field in IN_TREE)
-        return classes is None and bool(class_of(raw))
-
-
-def _of_disk(name: str) -> str:
-    return f"how many volumes such as {name} a node can have"
+        return object_of(volumes, name) is None and classes is None and bool(class_of(raw))
 
 
 def _drivers_of(csi_node: Object | None) -> Mapping[str, Mapping[str, Any]]:

@@ -10,18 +10,6 @@ from rules.base.json_values import as_object, as_objects, as_text
 
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 
-TRANSLATED_PROVISIONERS = {
-    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
-    "kubernetes.io/azure-disk": "disk.csi.azure.com",
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
-    "kubernetes.io/portworx-volume": "pxd.portworx.com",
-}
-"""The driver that makes the volumes of a class, by its provisioner of an older kind.
-
-Source: Kubernetes, `isCSIMigrationOn` in `nodevolumelimits/utils.go` of kube-scheduler.
-"""
-
 Known: TypeAlias = Mapping[str, Object] | None
 """Objects by name; None if it is not known which there are."""
 

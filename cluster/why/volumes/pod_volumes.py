@@ -12,7 +12,16 @@ from typing import Any
 from cluster.source.objects import Object
 from cluster.why.hurdles import Hurdle
 from cluster.why.nodes import Node
-from cluster.why.placed.disks import IN_TREE, disks_of
+from cluster.why.older_volumes import (
+    BETA_REGION,
+    BETA_ZONE,
+    REGION,
+    ZONE,
+    TranslatedVolume,
+    driver_volume,
+    translated,
+)
+from cluster.why.placed.disks import Disk, disks_of
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import Nominated, PlacedPods, namespace_of
 from cluster.why.volumes.attached import AttachedVolumes
@@ -29,9 +38,8 @@ from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _BOUND = "pv.kubernetes.io/bind-completed"
-_ZONES = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
-_REGIONS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-_STABLE = {_ZONES[0]: _ZONES[1], _REGIONS[0]: _REGIONS[1]}
+_STABLE = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+_PLACES = (BETA_ZONE, ZONE, BETA_REGION, REGION)
 _IN_USE = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
     "in-use by another pod"
@@ -56,7 +64,7 @@ class Volumes:
         self.hurdles: list[Hurdle] = []
         self.unknown: list[str] = []
         self._exclusive: list[tuple[str, tuple[str, ...]]] = []
-        self._bound: list[tuple[str, Object]] = []
+        self._bound: list[tuple[str, Object, TranslatedVolume | None]] = []
         self._in_zones: list[tuple[str, Object]] = []
         spec = as_object(pod.get("spec"))
         self._disks = [*disks_of(spec)]
@@ -117,12 +125,14 @@ class Volumes:
 
         kube-scheduler names the first, and those with it that it finds at once.
         """
-        if found := tuple(self._of_disks(node)):
-            yield found
+        in_use_disks = [*self._disks_in_use(node)]
+        if in_use_disks:
+            yield tuple(_disk_in_use(disk, pod) for disk, pod in in_use_disks)
         in_use = [one for one in self._exclusive if one[1]]
         if in_use:
             yield tuple(map(_in_use, in_use))
-        released = [name for name, _ in in_use]
+        released = {disk.volume for disk, _ in in_use_disks}
+        released |= {self._attached.of_claim(name) for name, _ in in_use}
         yield from ((one,) for one in self._attached.obstacles(node, released))
         unbound = [*self._free.obstacles(node)]
         if found := (*self._far(node), *unbound[:1]):
@@ -133,6 +143,9 @@ class Volumes:
 
     def doubts(self, node: Node) -> Iterator[str]:
         """Yield the unknown facts about a node that takes the pod."""
+        for name, forms in self._forms_at(node):
+            if any(unmet_affinity(form, node) for form in forms):
+                yield f"where the volume {name} can be used: the CSINode of {node.name} says it"
         yield from self._attached.doubts(node)
         yield from self._free.doubts(node)
 
@@ -185,11 +198,13 @@ class Volumes:
         if found is None and volumes is not None:
             what = f"the volume {volume} of the claim {claim.name} does not exist"
             self._refuse(what, "make a new claim")
-        elif found is None or any(field in as_object(found.get("spec")) for field in IN_TREE):
-            # Their volumes are those of CSI drivers by now, which name zones by other labels.
+        elif found is None:
             self.unknown.append(f"where the volume {volume} is")
         else:
-            self._bound.append((volume, found))
+            served = driver_volume(as_object(found.get("spec")), labels_of(found))
+            if served and not served.handle:
+                self.unknown.append(f"where the volume {volume} is: kube-scheduler cannot read it")
+            self._bound.append((volume, found, translated(found)))
             if not claim.is_ephemeral:  # VolumeZone does not look at the others
                 self._in_zones.append((volume, found))
 
@@ -206,25 +221,27 @@ class Volumes:
             return classes is None
         return found.get("volumeBindingMode") == "WaitForFirstConsumer"
 
-    def _of_disks(self, node: Node) -> Iterator[VolumeObstacle]:
+    def _disks_in_use(self, node: Node) -> Iterator[tuple[Disk, str]]:
+        """Yield the disks that are in use at `node`, each with a pod that uses it."""
         in_use = self._placed.disks.get(node.name)
-        if in_use is None:
-            return
-        for disk in self._disks:
-            if pod := in_use.pod_beside(disk):
-                yield VolumeObstacle(
-                    "VolumeRestrictions",
-                    _CONFLICT,
-                    disk.name,
-                    f"the disk {disk.name} is in use there, as by {pod}",
-                    f"wait until the pods there that use the disk {disk.name} end",
-                    pod,
-                )
+        if in_use is not None:
+            yield from ((disk, pod) for disk in self._disks if (pod := in_use.pod_beside(disk)))
 
     def _far(self, node: Node) -> Iterator[VolumeObstacle]:
-        for name, volume in self._bound:
-            if unmet := unmet_affinity(volume, node):
-                yield _elsewhere("VolumeBinding", _FAR, name, unmet)
+        for name, forms in self._forms_at(node):
+            unmet = [unmet_affinity(form, node) for form in forms]
+            if all(unmet):
+                yield _elsewhere("VolumeBinding", _FAR, name, unmet[0])
+
+    def _forms_at(self, node: Node) -> Iterator[tuple[str, list[Object]]]:
+        """Yield the bound volumes as kube-scheduler sees them: two forms if it is not known how."""
+        for name, raw, older in self._bound:
+            if older is None:
+                yield name, [raw]
+            elif (csi_nodes := self._known.csi_nodes()) is None:
+                yield name, [raw, older.raw]
+            else:
+                yield name, [older.raw if older.is_seen_at(csi_nodes.get(node.name)) else raw]
 
     def _in_other_zones(self, node: Node) -> Iterator[VolumeObstacle]:
         for name, volume in self._in_zones:
@@ -237,6 +254,17 @@ def _is_made_for(claim: Object, pod: Mapping[str, Any]) -> bool:
     own = as_text(as_object(pod.get("metadata")).get("uid"))
     owners = as_objects(as_object(claim.get("metadata")).get("ownerReferences"))
     return not own or any(o.get("controller") is True and o.get("uid") == own for _, o in owners)
+
+
+def _disk_in_use(disk: Disk, pod: str) -> VolumeObstacle:
+    return VolumeObstacle(
+        "VolumeRestrictions",
+        _CONFLICT,
+        disk.name,
+        f"the disk {disk.name} is in use there, as by {pod}",
+        f"wait until the pods there that use the disk {disk.name} end",
+        pod,
+    )
 
 
 def _in_use(exclusive: tuple[str, tuple[str, ...]]) -> VolumeObstacle:
@@ -263,12 +291,13 @@ def _elsewhere(plugin: str, message: str, name: str, wanted: str) -> VolumeObsta
 
 def _other_zone(volume: Object, node: Node) -> str:
     """The label by which a volume is in another zone or region than `node`; empty if it is not."""
-    if not any(key in node.labels for key in (*_ZONES, *_REGIONS)):
+    if not any(key in node.labels for key in _PLACES):
         return ""
     labels = labels_of(volume)
-    for key in (*_ZONES, *_REGIONS):
+    for key in _PLACES:
         if key in labels:
             own = node.labels.get(key, node.labels.get(_STABLE.get(key, key)))
-            if own not in labels[key].split("__"):
+            zones = labels[key].split("__")
+            if "" not in zones and own not in zones:
                 return f"{key}={labels[key]}"
     return ""

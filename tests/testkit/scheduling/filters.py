@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,6 +19,7 @@ from cluster.why.placed.pods import PlacedPods
 from cluster.why.volumes.known import KnownVolumes
 from policies.loading import default_policy
 from rules.base.json_values import as_object
+from rules.profile.profile import Profile
 from tests.testkit.scheduling.random_clusters import Scenario
 
 Refusals: TypeAlias = Mapping[str, frozenset[str]]
@@ -79,7 +81,7 @@ def ask_gpuward(scenario: Scenario) -> tuple[Refusals, tuple[str, ...]]:
 def explain_scenario(scenario: Scenario) -> Explanation:
     """What `gpuward why` says of the pod."""
     namespaces = {name_of(one): as_object(one["metadata"]["labels"]) for one in scenario.namespaces}
-    ledger, placed = PodLedger(default_policy().profile, {}), PlacedPods(namespaces.get)
+    ledger, placed = PodLedger(_profile(), {}), PlacedPods(namespaces.get)
     for pod in scenario.pods:
         counted = ledger.add(pod)
         assert counted is not None
@@ -88,6 +90,11 @@ def explain_scenario(scenario: Scenario) -> Explanation:
         placed.nominate(pod, effective_requests(pod))
     nodes = [read_node(raw, ledger.loads.get(name_of(raw))) for raw in scenario.nodes]
     return explain(scenario.pod, nodes, placed=placed, volumes=_volumes_of(scenario))
+
+
+@cache
+def _profile() -> Profile:
+    return default_policy().profile
 
 
 def _volumes_of(scenario: Scenario) -> KnownVolumes:

@@ -7,14 +7,31 @@ from typing import Any, NamedTuple
 
 GPU, NIC = "nvidia.com/gpu", "example.com/nic"
 _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+_BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+_REGION, _BETA_REGION = "topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"
 _NAMESPACES = ("ml", "web", "batch")
 _TAINTS = (GPU, "team", "node.kubernetes.io/not-ready")
 _FEATURES = (
     *("taints", "node affinity", "amounts", "ports", "pods", "spread", "volumes", "disks"),
-    *("limits", "nominated", "ephemeral"),
+    *("limits", "nominated", "ephemeral", "older"),
 )
 _CLASSES = ("made", "zoned", "local", "at-once", "older")
-_OLDER = "cinder.csi.openstack.org"
+_OLDER = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+}
+_OLDER_KINDS = (
+    *("awsElasticBlockStore", "azureDisk", "azureFile", "cinder", "gcePersistentDisk"),
+    *("portworxVolume", "vsphereVolume"),
+)
+_MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
+_ZONES_OF_DRIVERS = (
+    *("topology.cinder.csi.openstack.org/zone", "topology.ebs.csi.aws.com/zone"),
+    "topology.gke.io/zone",
+)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -46,6 +63,7 @@ class _Scenarios:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._features = {feature for feature in _FEATURES if self._maybe(0.5)}
+        self._older_kinds = random.sample(_OLDER_KINDS, 2)
 
     def make(self) -> Scenario:
         names = [f"n{number}" for number in range(self._random.randint(1, 7))]
@@ -94,6 +112,7 @@ class _Scenarios:
             **({_HOST: name} if self._maybe(0.95) else {}),
             **({_ZONE: self._one("a", "b", "c")} if self._maybe(0.85) else {}),
             **self._some({"size": self._one("40", "80", "large"), "model": self._one("x", "y")}),
+            **(self._older_places() if "older" in self._features else {}),
         }
         amounts = {
             "cpu": self._one("4", "8000m", "64"),
@@ -174,10 +193,8 @@ class _Scenarios:
             disk |= {"readOnly": self._maybe(0.5)}
             image = {"image": self._one("a", "b"), "monitors": [self._one("m", "n")]}
             image |= {"readOnly": self._maybe(0.5), **self._some({"pool": "rbd"})}
-            older = {"pdName": self._one("a", "b"), "readOnly": self._maybe(0.5)}
-            oldest = {"volumeID": self._one("a", "b"), "readOnly": self._maybe(0.5)}
-            kinds = ({"iscsi": disk}, {"rbd": image}, {"gcePersistentDisk": older})
-            disks = [{"name": "d", **self._one(*kinds, {"awsElasticBlockStore": oldest})}]
+            older = self._older_source() | {"readOnly": self._maybe(0.5)}
+            disks = [{"name": "d", **self._one({"iscsi": disk}, {"rbd": image}, older, older)}]
             spec["volumes"] = [*spec.get("volumes", []), *disks]
         metadata = {"name": name, "namespace": self._one(*_NAMESPACES), "labels": self._labels()}
         return {"metadata": {**metadata, "uid": name}, "spec": spec}
@@ -243,7 +260,9 @@ class _Scenarios:
             "capacity": {"storage": f"{number + 1}Gi"},
             "storageClassName": self._one("made", "local", "zoned"),
         }
-        if self._maybe(0.7):
+        if self._has("older", 0.6):
+            spec |= self._older_source()
+        elif self._maybe(0.7):
             spec["csi"] = {"driver": "csi.test", "volumeHandle": name}
         else:
             spec["nfs"] = {"server": "nfs.test", "path": f"/{name}"}
@@ -255,15 +274,50 @@ class _Scenarios:
         if self._maybe(0.4):
             terms = [self._node_term()]
             terms[0].pop("matchFields", None)
+            if self._has("older", 0.7):
+                terms = [self._older_term(), *terms][: self._random.randint(1, 2)]
             if terms[0]:
                 spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        labels = {_ZONE: self._one("a", "b", "a__b")} if self._maybe(0.2) else {}
-        labels |= self._some({"disk": "fast"})
+        labels = self._places_of_volume() | self._some({"disk": "fast"})
+        if "gcePersistentDisk" in spec:  # kube-scheduler cannot read other zones of several
+            labels = {k: "x-r-a__x-r-b" if v == "a__b" else v for k, v in labels.items()}
         metadata: dict[str, Any] = {"name": name, "labels": labels}
         if self._maybe(0.05):
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         phase = "Available" if self._maybe(0.8) else "Released"
         return {"metadata": metadata, "spec": spec, "status": {"phase": phase}}
+
+    def _older_source(self) -> dict[str, Any]:
+        """A volume of an older kind; few differ, so that several objects name the same."""
+        name, kind = self._one("a", "b"), self._one(*self._older_kinds)
+        sources = {
+            "awsElasticBlockStore": {"volumeID": self._one("", "aws://a/") + f"vol-{name}"},
+            "azureDisk": {"diskName": name, "diskURI": name, "kind": "Managed"},
+            "azureFile": {"secretName": name, "shareName": name},
+            "gcePersistentDisk": {"pdName": name},
+            "vsphereVolume": {"volumePath": name},
+        }
+        return {kind: sources.get(kind, {"volumeID": name})}
+
+    def _places_of_volume(self) -> dict[str, str]:
+        zone = self._one("a", "b", "a__b")
+        if not self._has("older", 0.6):
+            return {_ZONE: zone} if self._maybe(0.2) else {}
+        zone = zone if self._maybe(0.8) else ""
+        return self._some({self._one(_ZONE, _BETA_ZONE): zone}) | self._some(
+            {self._one(_REGION, _BETA_REGION): self._one("r", "s")}
+        )
+
+    def _older_term(self) -> dict[str, Any]:
+        zone = {"key": self._one(_ZONE, _BETA_ZONE), "operator": self._one("In", "In", "NotIn")}
+        region = {"key": self._one(_REGION, _BETA_REGION), "operator": "In", "values": ["r"]}
+        found = [{**zone, "values": self._one(["a"], ["b", "c"])}, region]
+        return {"matchExpressions": found[: self._random.randint(1, 2)]}
+
+    def _older_places(self) -> dict[str, str]:
+        zone = self._one("a", "b", "c", "x-r-a")
+        own = {_BETA_ZONE: zone, _REGION: self._one("r", "s"), _BETA_REGION: "r"}
+        return self._some(own | dict.fromkeys(_ZONES_OF_DRIVERS, zone))
 
     def _driver(self) -> dict[str, Any]:
         chosen = {"storageCapacity": self._maybe(0.4)}
@@ -276,7 +330,7 @@ class _Scenarios:
         driver = self._driver()
         is_free = "preventPodSchedulingIfMissing" not in driver["spec"]
         chosen = {"preventPodSchedulingIfMissing": is_free and self._has("limits", 0.8)}
-        return [driver, {"metadata": {"name": _OLDER}, "spec": chosen}]
+        return [driver, {"metadata": {"name": self._one(*_OLDER.values())}, "spec": chosen}]
 
     def _csi_node(self, name: str) -> dict[str, Any]:
         drivers: list[dict[str, Any]] = [{"name": "other.test", "nodeID": name}]
@@ -284,11 +338,16 @@ class _Scenarios:
             drivers.append({"name": "csi.test", "nodeID": name})
             if self._has("limits", 0.8):
                 drivers[1]["allocatable"] = {"count": self._one(0, 1, 2, 3)}
-        if self._maybe(0.6):
-            drivers.append({"name": _OLDER, "nodeID": name})
-            if self._has("limits", 0.8):
-                drivers[-1]["allocatable"] = {"count": self._one(0, 1, 2)}
-        return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+        for older in _OLDER.values():
+            if self._maybe(0.6):
+                drivers.append({"name": older, "nodeID": name})
+                if self._has("limits", 0.8):
+                    drivers[-1]["allocatable"] = {"count": self._one(0, 1, 2)}
+        metadata: dict[str, Any] = {"name": name}
+        if self._has("older", 0.8):
+            plugins = (*_OLDER, "kubernetes.io/vsphere-volume", "kubernetes.io/azure-file")
+            metadata["annotations"] = {_MIGRATED: ",".join(self._some(dict.fromkeys(plugins)))}
+        return {"metadata": metadata, "spec": {"drivers": drivers}}
 
     def _attachment(self, number: int, nodes: list[str]) -> dict[str, Any]:
         name = f"volume-{number}" if self._maybe(0.9) else "missing"
@@ -308,7 +367,7 @@ class _Scenarios:
 
     def _storage_class(self, name: str) -> dict[str, Any]:
         mode = "Immediate" if name == "at-once" else "WaitForFirstConsumer"
-        older = {"local": "kubernetes.io/no-provisioner", "older": "kubernetes.io/cinder"}
+        older = {"local": "kubernetes.io/no-provisioner", "older": self._one(*_OLDER)}
         provisioner = older.get(name, "csi.test")
         made: dict[str, Any] = {"metadata": {"name": name}}
         made |= {"provisioner": provisioner, "volumeBindingMode": mode}

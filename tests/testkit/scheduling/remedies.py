@@ -5,9 +5,9 @@ Of a remedy that names alternatives, the first is applied that a scenario can sh
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,7 +100,7 @@ def apply(
     scenario: Scenario, remedies: Sequence[str], nodes: Sequence[Mapping[str, Any]]
 ) -> Scenario:
     """The scenario with all `remedies`, which are about `nodes`."""
-    made = deepcopy(scenario)
+    made = Scenario(**json.loads(json.dumps(scenario._asdict())))  # deepcopy takes half the time
     names = {node["metadata"]["name"] for node in nodes}
     about = [node for node in made.nodes if node["metadata"]["name"] in names]
     for remedy in remedies:
@@ -290,7 +290,8 @@ def _move_volumes(made: Scenario, _nodes: _Nodes) -> None:
         for volume in made.volumes:
             if volume["metadata"]["name"] == name:
                 volume["spec"].pop("nodeAffinity", None)
-                volume["metadata"]["labels"].pop("topology.kubernetes.io/zone", None)
+                labels = volume["metadata"]["labels"]
+                volume["metadata"]["labels"] = {k: v for k, v in labels.items() if "/" not in k}
 
 
 def _volumes_of_pod(made: Scenario) -> Iterator[str]:
