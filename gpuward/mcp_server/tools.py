@@ -99,8 +99,9 @@ _NAMESPACE = _name("only objects in this namespace")
 TOOLS = (
     Tool(
         "lint",
-        "Find faults in GPU manifests: the report of `gpuward lint --output json`. A finding with "
-        '"fixable" is fixed by the tool fix; "help" says what to write otherwise.' + _IS_DATA,
+        "Find faults in GPU manifests: the report of `gpuward lint --output json`. Of a finding, "
+        "remedy says whether the tool fix fixes it (fix), does so only with unsafe (unsafe-fix), "
+        "or a person decides (by-hand); help says what to write." + _IS_DATA,
         _INPUT,
     ),
     Tool(
