@@ -158,9 +158,9 @@ async def _run(request: Request) -> Answer:
     except TimeoutError:
         raise ToolError(f"more than {MAX_SECONDS} seconds: name fewer files") from None
     finally:
-        # What it has started is in its group.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # what it has started is in its group
         with anyio.CancelScope(shield=True):
             await process.aclose()
     try:

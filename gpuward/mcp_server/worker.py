@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -111,6 +112,7 @@ def _fix(arguments: list[str], fixed: list[FixedFile]) -> int:
             diff.extend(f"{line}\n" for line in unified_diff(shown))
         return True
 
+    started = time.perf_counter()
     diff: list[str] = []
     report = io.StringIO()
     settings = parse_lint_settings(arguments, "gpuward fix")
@@ -124,6 +126,7 @@ def _fix(arguments: list[str], fixed: list[FixedFile]) -> int:
         load_baseline(reports.baseline).drop_accepted(
             done.results, done.policy_of, done.today, settings.wanted_rules
         )
+    done.results.seconds = time.perf_counter() - started
     writer_of("json")(report, done.results, ReportStyle(notes=reports.shows_notes))
     answer: dict[str, Any] = {"diff": "".join(diff), "report": json.loads(report.getvalue())}
     sys.stdout.write(json.dumps(answer, indent=2) + "\n")

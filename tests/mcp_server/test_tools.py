@@ -15,6 +15,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 from gpuward.mcp_server import confinement, processes, server, tools
 from tests.mcp_server.conftest import TAKER, Assistant, Place
+from tests.testkit.cluster_commands.gpu_objects import node, pod
+from tests.testkit.cluster_commands.paged_server import Listed, paged_server
 from tests.testkit.missing_packages import run_without
 from tests.testkit.paths import ROOT
 
@@ -148,6 +150,28 @@ async def test_a_cluster_in_a_file_answers_why_and_gpus(place: Place) -> None:
     assert new["answer"] == "cannot"
     assert nothing.is_error
     assert "--cluster" in nothing.text
+
+
+async def test_with_the_option_the_cluster_of_the_kubeconfig_is_asked(
+    place: Place, tmp_path: Path
+) -> None:
+    place.write("job.yaml", TAKER.replace("nvidia.com/gpu: 1", "nvidia.com/gpu: 64"))
+    listed = {
+        "/api/v1/nodes": Listed(1, lambda _: node("gpu-1", {"nvidia.com/gpu": "8"}), "Node"),
+        "/api/v1/pods": Listed(1, lambda _: pod("notebook", {"nvidia.com/gpu": 1}, on="gpu-1")),
+    }
+    with paged_server(listed) as served:
+        options = (f"--kubeconfig={served.kubeconfig(tmp_path)}",)
+        async with place.serve(cluster_arguments=options) as assistant:
+            gpus = (await assistant("gpus")).document
+            why = (await assistant("why", manifest="job.yaml")).document
+            elsewhere = await assistant("why", manifest="../outside/secret.yaml")
+        told = json.loads(gpuward("gpus", "-o", "json", *options, folder=place.folder))
+        assert served.written == []
+    assert gpus == told
+    assert [one["name"] for one in gpus["nodes"]] == ["gpu-1"]
+    assert why["answer"] == "cannot"
+    assert elsewhere.is_error
 
 
 async def test_a_call_that_does_not_fit_is_refused_with_the_reason(place: Place) -> None:
