@@ -9,6 +9,11 @@ COMMANDS = {
     "fix": ("lint.cli:fix", "", "fix faults in files, in place"),
     "baseline": ("lint.baseline.cli", "", "list known findings, so that only new ones fail"),
     "lsp": ("lint.language_server.cli", "lsp", "serve an editor: findings, fixes, explanations"),
+    "mcp": (
+        "gpuward.mcp_server.cli",
+        "mcp",
+        "serve an assistant: findings, fixes, explanations, GPUs",
+    ),
     "audit": ("cluster.audit.cli", "cluster", "find faults in what a cluster runs"),
     "serve": ("webhook.cli", "webhook", "run the admission webhook"),
     "certs": (

@@ -46,6 +46,13 @@ class ReportedFinding(NamedTuple):
         """Kind, group, namespace and name of the object."""
         return object_identity_of(self.object)
 
+    @property
+    def remedy(self) -> str:
+        """Return what removes the finding: `fix`, `unsafe-fix`, or a person `by-hand`."""
+        if self.fixable:
+            return "fix"
+        return "unsafe-fix" if self.fix else "by-hand"
+
 
 def to_reported_finding(finding: Finding) -> ReportedFinding:
     """`finding` without its manifest."""

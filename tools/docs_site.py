@@ -4,6 +4,8 @@
 - Links to files outside of docs/ lead to the repository, at the tag or branch that
   GPUWARD_DOCS_REF names, by default `main`.
 - Headings have the anchors that they have on GitHub.
+- For assistants, each page is also there as Markdown, under its name in docs/, and `llms.txt` lists
+  these pages.
 """
 
 from __future__ import annotations
@@ -19,6 +21,14 @@ REF = os.environ.get("GPUWARD_DOCS_REF", "main")
 REPOSITORY = f"https://github.com/gpuward/gpuward/blob/{REF}"
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 _SECTION = re.compile(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+# Rows of the index, and of the list of rules.
+_ROW = re.compile(r"^\| ([^|\n]+) \| \[[^\]]+\]\(([^)#]+)(#[^)]*)?\) \|$", re.MULTILINE)
+_RULE_ROW = re.compile(
+    r"^\| \[[\w-]+\]\(([\w-]+\.md)\) \|(?:[^|\n]+\|)+ ([^|\n]+) \|$", re.MULTILINE
+)
+_SUMMARY = """\
+> Finds and fixes faults in Kubernetes manifests and pods that are about GPUs: a linter, a webhook
+> for admission, and commands that look at a cluster."""
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -30,8 +40,56 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lead links out of docs/ to the repository."""
-    folder = (DOCS / page.file.src_path).parent
-    return _LINK.sub(lambda match: _link(match, folder), markdown)
+    return _with_links(markdown, (DOCS / page.file.src_path).parent)
+
+
+def on_post_build(config: Any) -> None:
+    """Write what assistants read beside the pages."""
+    folder = Path(config.site_dir)
+    for name, text in plain_pages().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "llms.txt").write_text(llms_text(), encoding="utf-8")
+
+
+def plain_pages() -> dict[str, str]:
+    """Each page as Markdown by its path in docs/. Links lead to such pages or to the repository."""
+    pages = {}
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        pages[page.relative_to(DOCS).as_posix()] = _with_links(text, page.parent)
+    return pages
+
+
+def llms_text() -> str:
+    """The list of the pages that llmstxt.org describes, with links from the root of the site.
+
+    What few readers need is under `Optional`.
+    """
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    rules = (DOCS / "rules" / "README.md").read_text(encoding="utf-8")
+    lines = [
+        "# gpuward",
+        "",
+        _SUMMARY,
+        "",
+        "Links lead to Markdown.",
+    ]
+    for heading, text in _SECTION.findall(index):
+        rows = _ROW.findall(text)
+        pages = ((_title(name), name + part, what) for what, name, part in rows if _is_page(name))
+        lines += ["", f"## {heading}", "", *(f"- [{a}]({b}): {c}" for a, b, c in pages)]
+    lines += ["", "## Rules", ""]
+    lines += (f"- [{name[:-3]}](rules/{name}): {what}" for name, what in _RULE_ROW.findall(rules))
+    optional = [name for folder in ("vendors", "decisions") for name in _folder(folder)]
+    lines += ["", "## Optional", "", *(f"- [{_title(name)}]({name})" for name in optional)]
+    return "\n".join(lines) + "\n"
+
+
+def _title(name: str) -> str:
+    """The heading of a page."""
+    found = _TITLE.search((DOCS / name).read_text(encoding="utf-8"))
+    return found[1] if found else name
 
 
 def navigation() -> list[Any]:
@@ -57,6 +115,11 @@ def anchor(text: str, separator: str) -> str:
     """The anchor of a heading, as GitHub makes it."""
     kept = re.sub(r"[^\w\- ]", "", text.lower(), flags=re.UNICODE)
     return kept.strip().replace(" ", separator)
+
+
+def _with_links(markdown: str, folder: Path) -> str:
+    """The text of a page in `folder`, whose links out of docs/ lead to the repository."""
+    return _LINK.sub(lambda match: _link(match, folder), markdown)
 
 
 def _link(match: re.Match[str], folder: Path) -> str:

@@ -68,7 +68,7 @@ def _replace(target: str, text: FixedText, status: os.stat_result) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(text.new.encode())
             file.flush()
-            _copy_attributes(target, file.fileno(), status)
+            copy_attributes(target, file.fileno(), status)
             os.fsync(file.fileno())
         # The shorter the time between this look and the renaming, the better.
         _refuse_changed(target, text.source.text)
@@ -83,15 +83,15 @@ def _replace(target: str, text: FixedText, status: os.stat_result) -> None:
         _sync_folder(folder)
 
 
-def _copy_attributes(target: str, descriptor: int, status: os.stat_result) -> None:
-    """Give the new file the owner, the access lists and the mode of the old one."""
+def copy_attributes(source: str | int, descriptor: int, status: os.stat_result) -> None:
+    """Give a new file the owner, access lists and mode of `source`: a path or a descriptor."""
     own = os.fstat(descriptor)
     if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
         os.fchown(descriptor, status.st_uid, status.st_gid)
     if hasattr(os, "listxattr"):  # Linux
         known = {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
-        for name in os.listxattr(target):
-            if (value := os.getxattr(target, name)) != known.get(name):
+        for name in os.listxattr(source):
+            if (value := os.getxattr(source, name)) != known.get(name):
                 os.setxattr(descriptor, name, value)
     if hasattr(os, "fchmod"):  # not on Windows
         os.fchmod(descriptor, stat.S_IMODE(status.st_mode))

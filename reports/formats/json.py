@@ -70,6 +70,7 @@ def _finding(located: LocatedFinding, mark: str) -> dict[str, Any]:
         "message": finding.message,
         "help": finding.help,
         "fixable": finding.fixable,
+        "remedy": finding.remedy,
         "identity": finding.identity,
         "fingerprint": mark,
     }

@@ -31,7 +31,7 @@ _REPOSITORY_VARIABLES = (
     "GIT_COMMON_DIR",
     "GIT_PREFIX",
 )
-_GIT_OPTIONS = (
+GIT_OPTIONS = (
     "--no-pager",
     "--no-optional-locks",
     "--no-replace-objects",  # a pushed replacement would hide the object that it replaces
@@ -133,7 +133,7 @@ def start_git(
             environment.pop(name, None)
     try:
         return subprocess.Popen(  # noqa: S603  # the arguments are ours
-            ("git", *_GIT_OPTIONS, *arguments),  # noqa: S607  # git is where the user has it
+            ("git", *GIT_OPTIONS, *arguments),  # noqa: S607  # git is where the user has it
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

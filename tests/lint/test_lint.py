@@ -121,6 +121,7 @@ def test_json_has_the_documented_keys(lint: Lint) -> None:
         "message": finding["message"],
         "help": finding["help"],
         "fixable": False,
+        "remedy": "unsafe-fix",
         "identity": "visible-devices-env|Pod./ml/taker|spec|main|NVIDIA_VISIBLE_DEVICES",
         "fingerprint": "49dd33ee8451aa82615cc42f66b7e7b3906f0f17430f015b4546d7c904a7a192",
     }

@@ -53,6 +53,13 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
         assert [address for address in loaded if not address.startswith(own)] == []
 
 
+def test_assistants_find_every_page_as_markdown(site: Path) -> None:
+    listed = re.findall(r"\]\(([^)#]+)", (site / "llms.txt").read_text(encoding="utf-8"))
+    assert len(listed) > 200
+    for name in listed:
+        assert "\n# " in "\n" + (site / name).read_text(encoding="utf-8"), name
+
+
 def test_each_minor_version_keeps_its_site(repository: Path, tmp_path: Path) -> None:
     """A patch release replaces the site, and a link leads to the sources of its tag."""
     other = {"version": "0.0", "title": "0.0.9", "aliases": []}

@@ -1,0 +1,1 @@
+"""Tests of `gpuward mcp`, by the client of the official SDK."""
