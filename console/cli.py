@@ -245,7 +245,7 @@ _PARTS = (("#gpus", "GPUs"), ("#pending", "Pending"), ("#findings", "Findings"))
 def export(state: ClusterState) -> str:
     """The file about what is known now. Raises SourceError."""
     usage, missing = state.usage()
-    page = gpus_page(usage, Filter(), state.teams(), most=_MAX_NODES)
+    page = gpus_page(usage, Filter(), state.teams(), most=_MAX_NODES, all_resources=True)
     waiting = [c for c in usage.consumers if not c.node and not c.name.startswith("resourceclaim/")]
     found = (state.why(one.namespace, one.name) for one in waiting[:_MAX_PENDING])
     results = state.audit().result.results

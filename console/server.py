@@ -459,13 +459,15 @@ class Console:
     def _rules(self, request: web.Request, view: View) -> Answer:
         wanted = request.query.get("q", "")[:100]
         families = rules.catalogue(view.policy, _counts(view), wanted)
+        rows = [rules.as_document(row) for _, members in families for row in members]
         values = {
             "heading": "Rules",
             "current": "/rules",
             "families": families,
             "wanted": wanted,
+            "all": len(RULE_BY_NAME),
+            "shown": len(rows),
         }
-        rows = [rules.as_document(row) for _, members in families for row in members]
         return Answer(lambda: rows, "rules.html", values)
 
     def _rule(self, request: web.Request, view: View) -> Answer:
@@ -645,7 +647,7 @@ def _refuse_other_sites(request: web.Request) -> None:
         raise web.HTTPForbidden(text="the request comes from another site")
 
 
-_GPU_FILTERS = ("model", "namespace", "team", "state", "node")
+_GPU_FILTERS = ("model", "namespace", "team", "state", "node", "resource")
 
 
 def filter_of(query: Mapping[str, str]) -> Filter:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -30,6 +31,7 @@ from console.pages.gpus import OTHERS, Filter, as_document, gpus_page
 from console.server import Console
 from console.state import ClusterState
 from console.view import View
+from reports.findings import RULE_BY_NAME
 from tests.testkit.cluster_commands.gpu_objects import node as gpu_node
 from tests.testkit.cluster_commands.gpu_objects import pod as gpu_pod
 from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_state
@@ -292,12 +294,13 @@ def test_who_has_a_device_with_a_fault_is_named_to_those_who_may_see_the_pods() 
     )
 
 
-def test_holders_are_ranked_by_their_share_of_a_resource() -> None:
-    """Whoever has five GiB of a hundred has less than who has two cards of ten."""
+async def test_holders_are_ranked_within_one_resource() -> None:
+    """A GiB and a card have no common unit, so none is above the other."""
     memory = "aliyun.com/gpu-mem"
     amounts = {
         "cards-8": (GPU, 8),
         "cards-2": (GPU, 2),
+        "cards-1": (GPU, 1),
         "mem-95": (memory, 95),
         "mem-5": (memory, 5),
     }
@@ -306,9 +309,66 @@ def test_holders_are_ranked_by_their_share_of_a_resource() -> None:
         gpu_pod("p", {resource: amount}, on="a", namespace=home)
         for home, (resource, amount) in amounts.items()
     ]
-    usage = View(live_state([*nodes, *pods]), Everybody()).usage()[0]
-    page = gpus_page(usage, Filter())
-    assert [row.namespace for row in page.namespaces] == ["mem-95", "cards-8", "cards-2", "mem-5"]
+    state = live_state([*nodes, *pods])
+    usage = View(state, Everybody()).usage()[0]
+
+    def ranked(wanted: Filter) -> list[str]:
+        return [row.namespace for row in gpus_page(usage, wanted).namespaces]
+
+    cards, memories = ["cards-8", "cards-2", "cards-1"], ["mem-95", "mem-5"]
+    assert ranked(Filter()) == cards
+    assert ranked(Filter(resource=memory)) == memories
+    assert ranked(Filter(resource="no such resource")) == cards
+    exported = gpus_page(usage, Filter(), all_resources=True)
+    assert [row.namespace for row in exported.namespaces] == [*cards, *memories]
+    page = Outline(await text_of(state, f"/?resource={memory}"))
+    links = [values for tag, values in page.elements if tag == "a" and "aria-current" in values]
+    assert f"/?resource={quote(memory, safe='')}" in {link["href"] for link in links}
+    assert "By owner aliyun.com/gpu-mem" in page.text
+    assert "filtered" not in page.text
+
+
+async def test_a_filter_hides_and_does_not_say_none(state: ClusterState) -> None:
+    page = Outline(await text_of(state, "/?node=l40s-4")).text
+    assert re.search(r"Totals\s+filtered: 1 of 12 nodes", page)
+    assert re.search(r"filtered: 0 of 4 pods and claims\s+4 hidden by the filter", page)
+    assert "and 11 nodes hidden by the filter" in page
+    assert re.search(r"Without a GPU\s+2 hidden by the filter", page)
+    assert "and 3 hidden by the filter" in page  # namespaces
+    nothing = Outline(await text_of(state, "/?node=no-such-node")).text
+    assert "12 nodes hidden by the filter" in nothing
+    for text in (page, nothing):
+        assert not re.search("No pod|No node|Nobody", text)
+    assert "hidden" not in Outline(await text_of(state, "/")).text
+    namespace = Outline(await text_of(state, "/findings?namespace=no-such-namespace")).text
+    assert re.search(r"\d+ findings hidden by the filter", namespace)
+    assert re.search(r"\d+ owners hidden by the filter", namespace)
+    assert "Nobody" not in namespace
+    rules = Outline(await text_of(state, "/rules?q=no+such+words")).text
+    assert f"{len(RULE_BY_NAME)} rules hidden by the filter" in rules
+
+
+async def test_room_for_new_pods_has_a_zero_where_there_is_none() -> None:
+    labels = {"nvidia.com/gpu.product": "H100"}
+    nodes = [
+        gpu_node("a", {GPU: 8}, labels=labels),
+        gpu_node("b", {GPU: 8}, labels=labels, spec={"unschedulable": True}),
+        gpu_node("c", {GPU: 4}, labels={"nvidia.com/gpu.product": "A100"}),
+    ]
+    state = live_state([*nodes, gpu_pod("p", {GPU: 1}, on="a")])
+    page = Outline(await text_of(state, "/")).text
+    assert re.search(
+        r"Pods with\s*1 card2 cards4 cards8 cards\s*"
+        r"All models\s*11on 2 nodes\s*5on 2 nodes\s*2on 2 nodes\s*0\s*"
+        r"A100\s*4on 1 node\s*2on 1 node\s*1on 1 node\s*0\s*"
+        r"H100\s*7on 1 node\s*3on 1 node\s*1on 1 node\s*0\s",
+        page,
+    ), page
+    assert re.search(r"Room for pods with\s+1 card: 7 on 1 node.*8 cards: 0", page)
+    document = json.loads(await text_of(state, "/", headers=JSON))
+    assert document["room"][3] == {"model": None, "cards": 8, "pods": 0, "nodes": 0}
+    shared = live_state([gpu_node("t4", {"aliyun.com/gpu-mem": 15, "aliyun.com/gpu-count": 1})])
+    assert "for new pods" not in Outline(await text_of(shared, "/")).text
 
 
 async def test_teams_are_those_of_a_label_of_namespaces() -> None:
@@ -380,7 +440,6 @@ async def test_filters_leave_out_what_does_not_fit(state: ClusterState) -> None:
     assert await nodes("namespace=search") == {"l40s-6"}
     assert await nodes("node=l40s&state=unavailable") == {"l40s-5"}
     assert await nodes("node=no-such-node") == set()
-    assert "Nothing fits the filter." in await text_of(state, "/?node=no-such-node")
 
 
 @pytest.mark.parametrize(
@@ -762,7 +821,7 @@ async def test_decisions_are_filtered_by_what_they_are_about(state: ClusterState
     assert await names("namespace=vision&outcome=fixed") == ["finetune-…"]
     assert await names("rule=visible-devices-env") == ["notebook-6c9d4-…", "peek"]
     page = await text_of(state, "/decisions?rule=no-such-rule")
-    assert "No decision fits the filter." in page
+    assert "6 decisions hidden by the filter" in page
 
 
 async def test_the_state_of_the_webhook_is_on_the_page(state: ClusterState) -> None:
