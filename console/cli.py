@@ -17,6 +17,7 @@ from cluster.source.files import FileSource
 from cluster.source.objects import SourceError
 from cluster.source.options import add_connection_options, add_file_option, open_connection
 from console.access import Access, SecretError, read_secret
+from console.demo import demo_log, demo_source
 from console.pages import findings
 from console.pages.gpus import Filter, gpus_page
 from console.rendering import FOLDER, Templates, safe
@@ -27,8 +28,6 @@ from policies.loading import PolicyError
 from sources.policy_file import FilePolicy, PolicyChoice
 from terminal import CommandParser, printable, write_error
 
-DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "demo.yaml")
-_DEMO_LOG = f"{DEMO.removesuffix('.yaml')}.log"
 _PORT = 8088
 _DESCRIPTION = """\
 Serve a page that shows the GPUs of a cluster, what is wrong, why a pod is Pending, and what
@@ -192,11 +191,10 @@ def _serve(console: Console, options: argparse.Namespace) -> int:
 
 def _state(options: argparse.Namespace, found: FilePolicy, stop: threading.Event) -> ClusterState:
     if options.demo or options.files:
-        files = [DEMO] if options.demo else options.files
         if not options.demo and (options.kubeconfig or options.context):
             raise SourceError("--from reads files: leave --kubeconfig and --context out")
-        title = "demo cluster" if options.demo else ", ".join(files)
-        source = FileSource(files, sys.stdin.buffer)
+        title = "demo cluster" if options.demo else ", ".join(options.files)
+        source = demo_source() if options.demo else FileSource(options.files, sys.stdin.buffer)
         state = state_of(title, source, found.policy, found.file, options.team_label)
         if options.demo:
             take_demo_log(state)
@@ -206,8 +204,7 @@ def _state(options: argparse.Namespace, found: FilePolicy, stop: threading.Event
 
 def take_demo_log(state: ClusterState) -> None:
     """Have the state of the demo know what the webhook of its cluster has decided."""
-    with open(_DEMO_LOG, encoding="utf-8") as log:
-        state.decision_log.take("gpuward-5f7d9c6b8-x2x7k", log.read())
+    state.decision_log.take("gpuward-5f7d9c6b8-x2x7k", demo_log())
 
 
 def _followed_cluster(

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cluster.gpus.tables import text as amount_text
-from console.pages.gpus import NO_MODEL
+from console.pages.gpus import NO_MODEL, OTHERS
 from console.words import WORDS
 from terminal import printable
 
@@ -39,6 +39,7 @@ class Templates:
         self._environment.globals |= {
             "address": address,
             "no_model": NO_MODEL,
+            "others": OTHERS,
             "words": WORDS,
             "version": importlib.metadata.version("gpuward"),
         }

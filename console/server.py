@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from cluster.api.errors import ClusterError
+from cluster.doctor.rows import State
+from cluster.doctor.rows import to_document as rows_document
 from cluster.gpus.document import to_document
 from cluster.source.objects import SourceError
 from cluster.webhooks.decision_log import OUTCOMES
@@ -41,13 +43,12 @@ from console.pages.gpus import (
     GpusPage,
     filtered,
     gpus_page,
-    node_row,
-    rows_without_gpu,
 )
+from console.pages.nodes import nodes_in, rows_about
 from console.pictures import chart
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
-from console.view import View
+from console.view import MAX_SEARCHED_NODES, View
 from reports.explain import explanation
 from reports.findings import RULE_BY_NAME
 from reports.formats import rule_page_url as manual_page
@@ -56,6 +57,7 @@ NAVIGATION = (
     ("/", "GPUs"),
     ("/findings", "Findings"),
     ("/decisions", "Decisions"),
+    ("/doctor", "Doctor"),
     ("/playground", "Playground"),
     ("/rules", "Rules"),
 )
@@ -67,6 +69,8 @@ _MAX_STREAMS = 200
 _EVENT_SECONDS = 1.0  # at least between two events of a stream
 _BEAT_SECONDS = 20.0  # after which a stream says that it is still there
 _EXPLAINED_NODES = 200
+_MAX_MAKERS = 5  # nodes on which pods could make room
+_STATE_ORDER = (State.WRONG, State.NOT_KNOWN, State.OK)
 _EVALUATIONS = 2  # of the playground at once
 _SIGN_INS = 4  # at once, of which each may ask the API server
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -141,6 +145,7 @@ class Console:
         made.router.add_get("/findings", self._page(self._findings))
         made.router.add_get("/findings/{mark}", self._page(self._finding))
         made.router.add_get("/owners", self._owners)
+        made.router.add_get("/doctor", self._page(self._doctor))
         made.router.add_get("/decisions", self._page(self._decisions))
         made.router.add_get("/rules", self._page(self._rules))
         made.router.add_get("/rules/{rule}", self._page(self._rule))
@@ -338,32 +343,76 @@ class Console:
             "states": STATES,
             "missing": missing,
             "reasons": _reasons(view, page),
+            "faults": self._faults(view),
         }
         shown = filtered(usage, wanted, teams or {})
         return Answer(lambda: gpus.as_document(shown, teams), "gpus.html", values)
+
+    def _faults(self, view: View) -> int:
+        """Return how many things doctor finds wrong, as far as it is known without a wait."""
+        examined = view.known_doctor() if self._state.is_live else view.doctor()
+        return sum(row.state is State.WRONG for row in examined.rows) if examined else 0
 
     def _pod(self, request: web.Request, view: View) -> Answer:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         found = view.why(namespace, name)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no pod {namespace}/{name}")
-        values = {"heading": name, "why": found}
-        return Answer(lambda: explained_document(found), "pod.html", values)
+        makers = view.room_makers(found)
+        values = {
+            "heading": name,
+            "why": found,
+            "makers": makers,
+            "most_makers": _MAX_MAKERS,
+            "searched": MAX_SEARCHED_NODES,
+        }
+
+        def document() -> Any:
+            said = [
+                {"node": one.node, "pods": [f"{pod.namespace}/{pod.name}" for pod in one.pods]}
+                for one in makers or ()
+            ]
+            return {**explained_document(found), "roomMakers": said}
+
+        return Answer(document, "pod.html", values)
 
     def _node(self, request: web.Request, view: View) -> Answer:
         name = request.match_info["node"]
         usage = view.usage()[0]
-        found = node_row(usage, name)
-        if found is None:
-            raise web.HTTPNotFound(text=f"there is no node {name!r} with GPUs")
-        row, consumers = found
+        page = view.node(usage, name)
+        if page is None:
+            raise web.HTTPNotFound(text=f"there is no node {name!r}")
+        # In a large cluster, doctor takes longer than a look at a node should.
+        is_small = len(usage.nodes) <= _EXPLAINED_NODES
+        examined = view.doctor() if is_small else view.known_doctor()
+        rows = rows_about(examined.rows, name) if examined else None
+        shown = [(row, ()) for row in rows] if rows is not None else None
+        values = {"heading": name, "page": page, "rows": shown, "may_ask": view.sees_all}
+
+        def document() -> Any:
+            of_node = to_document(usage.on_nodes(frozenset({name})))
+            facts = {"model": page.model, "status": page.status, "taints": list(page.taints)}
+            why = page.stranding.words if page.stranding else None
+            said = rows_document(rows)["rows"] if rows is not None else None
+            return {**of_node, **facts, "stranded": why, "doctor": said}
+
+        return Answer(document, "node.html", values)
+
+    def _doctor(self, _request: web.Request, view: View) -> Answer:
+        examined = view.doctor()
+        rows = examined.rows if examined else ()
+        nodes = view.node_names()
+        by_state = [
+            (state, [(row, nodes_in(row, nodes)) for row in rows if row.state is state])
+            for state in _STATE_ORDER
+        ]
         values = {
-            "heading": name,
-            "node": row,
-            "consumers": consumers,
-            "without_gpu": rows_without_gpu(usage, name),
+            "heading": "Doctor",
+            "current": "/doctor",
+            "examined": examined,
+            "by_state": by_state,
         }
-        return Answer(lambda: to_document(usage.on_nodes(frozenset({name}))), "node.html", values)
+        return Answer(lambda: rows_document(rows), "doctor.html", values)
 
     def _findings(self, request: web.Request, view: View) -> Answer:
         wanted = finding_filter_of(request.query)

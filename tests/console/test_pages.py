@@ -26,7 +26,7 @@ from cluster.webhooks.decision_log import MAX_DECISIONS
 from cluster.why.cli import main as why
 from cluster.why.explanation import Answer, to_document
 from console.access import Everybody
-from console.cli import DEMO
+from console.demo import DEMO, moved
 from console.pages.gpus import OTHERS, Filter, as_document, gpus_page
 from console.server import Console
 from console.state import ClusterState
@@ -38,18 +38,23 @@ from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_s
 
 GPU = "nvidia.com/gpu"
 JSON = {"Accept": "application/json"}
+NOW = datetime.datetime.now(tz=datetime.UTC)
+TODAY = NOW.date()
 PAGES = (
     "/",
     "/?model=NVIDIA-L40S&state=stranded",
     "/?namespace=vision",
     "/nodes/h100-2",
     "/nodes/l40s-6",
+    "/nodes/h100-3",
     "/pods/vision/annotate",
+    "/pods/vision/finetune-0",
     "/findings",
     "/findings?as=deny&level=note",
     "/owners?as=deny&level=note",
     "/decisions",
     "/decisions?outcome=denied&namespace=vision",
+    "/doctor",
     "/rules",
     "/rules?q=mig",
     "/rules/visible-devices-env",
@@ -88,7 +93,7 @@ def client_of(state: ClusterState) -> TestClient[Any, Any]:
 
 @pytest.fixture(scope="module")
 def state() -> ClusterState:
-    return demo_state()
+    return demo_state(NOW)
 
 
 async def text_of(state: ClusterState, path: str, **options: Any) -> str:
@@ -186,10 +191,38 @@ def test_the_demo_is_what_the_command_shows(capsys: pytest.CaptureFixture[str]) 
     assert "training" not in out
 
 
+@pytest.fixture
+def demo_file(tmp_path: Path) -> str:
+    """A file with the objects of the demo, for commands."""
+    file = tmp_path / "demo.yaml"
+    file.write_text(moved(Path(DEMO).read_text(encoding="utf-8"), NOW), encoding="utf-8")
+    return str(file)
+
+
+def test_the_times_of_the_demo_are_relative_to_now() -> None:
+    for now in (NOW, NOW + datetime.timedelta(days=1_000, hours=7)):
+        objects = demo_objects(now)
+        pods = [raw for raw in objects if raw["kind"] == "Pod"]
+        made = [datetime.datetime.fromisoformat(p["metadata"]["creationTimestamp"]) for p in pods]
+        assert datetime.timedelta(0) < now - max(made) < datetime.timedelta(hours=1)
+        assert datetime.timedelta(days=7) < now - min(made) < datetime.timedelta(days=60)
+        (exception,) = [raw for raw in objects if raw["kind"] == "GpuException"]
+        ends = datetime.date.fromisoformat(exception["spec"]["expires"])
+        assert (ends - now.date()).days == 50
+
+
+async def test_the_demo_shows_no_fault_of_the_own_webhook(state: ClusterState) -> None:
+    found = json.loads(await text_of(state, "/findings?level=note", headers=JSON))["findings"]
+    assert not [one for one in found if "webhook" in one["rule"]]
+    rows = json.loads(await text_of(state, "/doctor", headers=JSON))["rows"]
+    wrong = [row["check"] for row in rows if row["state"] == "wrong"]
+    assert sorted({*wrong}) == ["GPU nodes", "component priority", "sick cards"]
+
+
 async def test_gpus_are_those_of_the_command(
-    state: ClusterState, capsys: pytest.CaptureFixture[str]
+    state: ClusterState, demo_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gpus(["-f", DEMO, "-o", "json"])
+    gpus(["-f", demo_file, "-o", "json"])
     expected = json.loads(capsys.readouterr().out)
     found = json.loads(await text_of(state, "/", headers=JSON))
     assert found["nodes"] == expected["nodes"]
@@ -201,9 +234,9 @@ async def test_gpus_are_those_of_the_command(
 
 
 async def test_findings_are_those_of_the_command(
-    state: ClusterState, capsys: pytest.CaptureFixture[str]
+    state: ClusterState, demo_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    audit(["-f", DEMO, "-o", "json", "--isolated", "--exit-zero"])
+    audit(["-f", demo_file, "-o", "json", "--isolated", "--exit-zero"])
     expected = json.loads(capsys.readouterr().out)
     found = json.loads(await text_of(state, "/findings?level=note", headers=JSON))
     marks = [{one["fingerprint"] for one in report["findings"]} for report in (found, expected)]
@@ -213,11 +246,15 @@ async def test_findings_are_those_of_the_command(
 
 
 async def test_why_is_that_of_the_command(
-    state: ClusterState, capsys: pytest.CaptureFixture[str]
+    state: ClusterState, demo_file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert why(["annotate", "-f", DEMO, "-o", "json"]) == 1
+    assert why(["annotate", "-f", demo_file, "-o", "json"]) == 1
     expected = json.loads(capsys.readouterr().out)
-    assert json.loads(await text_of(state, "/pods/vision/annotate", headers=JSON)) == expected
+    found = json.loads(await text_of(state, "/pods/vision/annotate", headers=JSON))
+    assert found.pop("roomMakers") == []
+    assert found.pop("since")
+    del expected["since"]  # the command says it of all pods that wait, and not of one
+    assert found == expected
 
 
 class Member:
@@ -237,6 +274,131 @@ class Member:
 def on_a_node(name: str, namespace: str, **status: Any) -> Object:
     made = gpu_pod(name, {"nvidia.com/gpu": 1}, on="a", namespace=namespace, labels={"app": "x"})
     return {**made, "status": {"phase": "Running", **status}}
+
+
+def fits_beside(name: str, **fields: Any) -> Object:
+    """A pod that waits for four cards of the nodes `a` and `b`."""
+    limits = {GPU: 4, "cpu": "8"}
+    return gpu_pod(name, limits, phase="Pending", namespace="team-a", **fields)
+
+
+def crowded() -> list[Object]:
+    """Two nodes without room for four cards, and a pod that waits for them."""
+    return [
+        gpu_node("a", {GPU: 8}),
+        gpu_node("b", {GPU: 8}, cpu="16"),
+        gpu_node("cordoned", {GPU: 8}, spec={"unschedulable": True}),
+        gpu_pod("large", {GPU: 6}, on="a", namespace="team-a"),
+        gpu_pod("small", {GPU: 2}, on="a", namespace="team-b"),
+        gpu_pod("busy", {"cpu": "14"}, on="b", namespace="team-b"),
+        gpu_pod("log", {"cpu": "1"}, on="b", namespace="logs", owner=("DaemonSet", "log")),
+        fits_beside("waits"),
+    ]
+
+
+async def test_a_pending_pod_has_since_and_who_could_make_room() -> None:
+    objects = crowded()
+    made = datetime.datetime.now(tz=datetime.UTC) - datetime.timedelta(hours=3, minutes=5)
+    objects[-1]["metadata"]["creationTimestamp"] = made.strftime("%Y-%m-%dT%H:%M:%SZ")
+    state = live_state(objects)
+    page = Outline(await text_of(state, "/pods/team-a/waits")).text
+    assert re.search(r"Waits since\s*\d{4}-\d\d-\d\dT[\d:]+Z: 3 h", page)
+    assert re.search(r"b:\s+team-b/busy.*a:\s+team-a/large 6 nvidia.com/gpu", page, re.DOTALL)
+    assert not re.search("team-b/small|logs/log|cordoned:", page)
+    front = Outline(await text_of(state, "/")).text
+    assert "4 nvidia.com/gpu · for 3 h" in front
+    document = json.loads(await text_of(state, "/pods/team-a/waits", headers=JSON))
+    assert document["roomMakers"][0] == {"node": "b", "pods": ["team-b/busy"]}
+
+
+def test_who_could_make_room_takes_the_pod_if_they_end() -> None:
+    """Ends the pods that are named, and asks again."""
+    objects = crowded()
+    view = View(live_state(objects), Everybody())
+    waits = view.why("team-a", "waits")
+    assert waits is not None
+    assert waits.fitting == ()
+    makers = view.room_makers(waits)
+    assert makers
+    assert {maker.node for maker in makers} == {"a", "b"}
+    for maker in makers:
+        gone = {(pod.namespace, pod.name) for pod in maker.pods}
+        state = live_state(
+            [
+                raw
+                for raw in objects
+                if (raw["metadata"].get("namespace"), raw["metadata"]["name"]) not in gone
+            ]
+        )
+        found = state.why("team-a", "waits")
+        assert found is not None
+        assert maker.node in found.fitting
+    both = {GPU: 8, "cpu": "8"}
+    several = live_state([*objects[:-1], gpu_pod("all", both, phase="Pending")])
+    needed = View(several, Everybody()).room_makers(several.why("team-a", "all"))  # type: ignore[arg-type]  # it exists
+    assert [len(maker.pods) for maker in needed or ()] == [1, 2]
+
+
+def test_who_could_make_room_has_no_name_for_others() -> None:
+    view = View(live_state(crowded()), Member("team-a"))
+    waits = view.why("team-a", "waits")
+    assert waits is not None
+    makers = view.room_makers(waits)
+    assert makers
+    assert "busy" not in str(makers)
+    assert "large" in str(makers)
+
+
+async def test_the_page_of_a_node_says_why_cards_are_stranded(state: ClusterState) -> None:
+    page = Outline(await text_of(state, "/nodes/h100-2")).text
+    assert re.search(r"Model\s*NVIDIA-H100-80GB-HBM3\s*Status\s*Ready\s*Taints\s*", page)
+    assert "nvidia.com/gpu=present:NoSchedule" in page
+    assert (
+        "4 nvidia.com/gpu are stranded: a pod needs at least 1 CPU and 1.0Gi memory beside a "
+        "card, and the node has 1 CPU left. Most CPU is taken by training/tokenize (31)."
+    ) in page
+    links = {
+        values.get("href")
+        for tag, values in Outline(await text_of(state, "/nodes/h100-2")).elements
+        if tag == "a"
+    }
+    assert {"/pods/training/tokenize", "/?namespace=training", "/doctor"} <= links
+    hidden = View(state, Member("vision"))
+    of_node = hidden.node(hidden.usage()[0], "h100-2")
+    assert of_node is not None
+    assert of_node.stranding is not None
+    assert of_node.stranding.takers == ()
+    document = json.loads(await text_of(state, "/nodes/h100-2", headers=JSON))
+    assert document["taints"] == ["nvidia.com/gpu=present:NoSchedule"]
+    assert "4 nvidia.com/gpu are stranded" in document["stranded"]
+    assert "stranded:" not in Outline(await text_of(state, "/nodes/h100-1")).text
+
+
+async def test_the_rows_of_doctor_are_on_the_page_and_at_their_node(state: ClusterState) -> None:
+    doctor = Outline(await text_of(state, "/doctor"))
+    sick = "Offer 7 of 8 nvidia.com/gpu: the others are not healthy"
+    unlabelled = "Labelled as GPU nodes, and offer no GPU"
+    assert sick in doctor.text
+    assert unlabelled in doctor.text
+    links = {values.get("href") for tag, values in doctor.elements if tag == "a"}
+    assert {"/nodes/h100-2", "/nodes/h100-3"} <= links
+    assert sick in Outline(await text_of(state, "/nodes/h100-2")).text
+    without_cards = Outline(await text_of(state, "/nodes/h100-3")).text
+    assert unlabelled in without_cards
+    assert "so it offers no GPU there" in without_cards  # of the DaemonSet
+    assert "The node offers no GPU." in without_cards
+    assert sick not in Outline(await text_of(state, "/nodes/h100-1")).text
+    document = json.loads(await text_of(state, "/doctor", headers=JSON))
+    assert {row["state"] for row in document["rows"]} == {"ok", "wrong", "not known"}
+    assert re.search(
+        r"Doctor finds \d+ wrong in this cluster", Outline(await text_of(state, "/")).text
+    )
+
+
+def test_who_does_not_see_all_namespaces_does_not_see_what_doctor_finds() -> None:
+    view = View(demo_state(), Member("vision"))
+    assert view.doctor() is None
+    assert view.known_doctor() is None
 
 
 def test_the_labels_of_other_pods_are_read_where_they_decide_and_all_is_shown(
@@ -331,7 +493,7 @@ async def test_holders_are_ranked_within_one_resource() -> None:
 async def test_a_filter_hides_and_does_not_say_none(state: ClusterState) -> None:
     page = Outline(await text_of(state, "/?node=l40s-4")).text
     assert re.search(r"Totals\s+filtered: 1 of 12 nodes", page)
-    assert re.search(r"filtered: 0 of 4 pods and claims\s+4 hidden by the filter", page)
+    assert re.search(r"filtered: 0 of 5 pods and claims\s+5 hidden by the filter", page)
     assert "and 11 nodes hidden by the filter" in page
     assert re.search(r"Without a GPU\s+2 hidden by the filter", page)
     assert "and 3 hidden by the filter" in page  # namespaces
@@ -404,11 +566,12 @@ async def test_a_rule_has_an_example_with_its_fix(state: ClusterState) -> None:
 
 async def test_findings_are_shown_by_day_where_audits_have_kept_them(state: ClusterState) -> None:
     page = Outline(await text_of(state, "/findings")).text
-    assert "errors: 11 on 2026-10-28, 3 on 2026-11-26" in page
+    first = TODAY - datetime.timedelta(days=29)
+    assert f"errors: 11 on {first}, 3 on {TODAY}" in page
     days = json.loads(await text_of(state, "/findings", headers=JSON))["trend"]
-    assert days[-1] == {"date": "2026-11-26", "errors": 3, "warnings": 5}
+    assert days[-1] == {"date": str(TODAY), "errors": 3, "warnings": 5}
     # The days are those of the whole cluster, whatever else is chosen.
-    assert "2026-10-28" not in await text_of(state, "/findings?namespace=vision")
+    assert str(first) not in await text_of(state, "/findings?namespace=vision")
     assert "No audit has been kept yet" in await text_of(live_state([]), "/findings")
 
 
@@ -424,7 +587,8 @@ async def test_the_days_are_shown_if_one_of_both_kinds_of_reports_can_be_read(
         raise SourceError(f"cannot get {resource.name}")
 
     monkeypatch.setattr(ObjectStore, "get", get)
-    assert "errors: 11 on 2026-10-28" in await text_of(state, "/findings")
+    first = TODAY - datetime.timedelta(days=29)
+    assert f"errors: 11 on {first}" in await text_of(state, "/findings")
     readable.clear()
     page = await text_of(demo_state(), "/findings")
     assert "Not known: cannot get clusterpolicyreports" in page
@@ -828,7 +992,9 @@ async def test_the_state_of_the_webhook_is_on_the_page(state: ClusterState) -> N
     page = Outline(await text_of(state, "/decisions")).text
     assert "pods are admitted without evaluation (failurePolicy Ignore)" in page
     assert "ae2dd0693b6b" in page
-    assert "until 2031-03-31" in page
+    assert f"until {TODAY + datetime.timedelta(days=80)}" in page
+    assert "50 days left" in page  # of the exception
+    assert not re.search("ends soon|No webhook", page)
     modes = json.loads(await text_of(state, "/decisions", headers=JSON))["modes"]
     assert modes == {
         "kube-system": None,
