@@ -46,6 +46,7 @@ from console.pages.gpus import (
 )
 from console.pages.nodes import nodes_in, rows_about
 from console.pictures import chart
+from console.playground_menu import playground_examples
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
 from console.view import MAX_SEARCHED_NODES, View
@@ -149,7 +150,7 @@ class Console:
         made.router.add_get("/decisions", self._page(self._decisions))
         made.router.add_get("/rules", self._page(self._rules))
         made.router.add_get("/rules/{rule}", self._page(self._rule))
-        made.router.add_get("/playground", self._page(self._empty_playground))
+        made.router.add_get("/playground", self._open_playground)
         made.router.add_post("/playground", self._check_manifest)
         made.router.add_get("/static/{name}", _static)
         made.router.add_get("/events", self._events)
@@ -537,9 +538,17 @@ class Console:
         }
         return Answer(lambda: document, "rule.html", values)
 
-    def _empty_playground(self, request: web.Request, _view: View) -> Answer:
-        chosen = playground.chosen(request.query, self._state.profiles)
-        return self._playground(chosen, None)
+    async def _open_playground(self, request: web.Request) -> web.StreamResponse:
+        """The playground with an example, and for browsers with what is said about it."""
+        examples = playground_examples()
+        name = request.query.get("example", "")
+        example = next((one for one in examples if one.name == name), examples[0])
+        found = playground.chosen(request.query, self._state.profiles)
+        if found.manifest or wants_json(request.headers.get("Accept", "")):
+            return await self._page(lambda _request, _view: self._playground(found, None))(request)
+        chosen = found._replace(manifest=example.text)
+        async with self._evaluations:
+            return await asyncio.to_thread(self._checked, request, chosen, example.name)
 
     async def _check_manifest(self, request: web.Request) -> web.StreamResponse:
         """Evaluate a manifest: nothing is changed by it, and nothing is kept."""
@@ -555,14 +564,16 @@ class Console:
         async with self._evaluations:
             return await asyncio.to_thread(self._checked, request, chosen)
 
-    def _checked(self, request: web.Request, chosen: playground.Chosen) -> web.Response:
+    def _checked(
+        self, request: web.Request, chosen: playground.Chosen, example: str = ""
+    ) -> web.Response:
         policy = self._state.policy_for(chosen.profile)
         verdict = playground.evaluate(
             chosen.manifest, policy, playground.MODES[chosen.mode], chosen.namespace
         )
 
         def answer(_request: web.Request, view: View) -> Answer:
-            made = self._playground(chosen, verdict, _placements(view, verdict))
+            made = self._playground(chosen, verdict, _placements(view, verdict), example)
             is_part = request.query.get("part") == "verdict"
             return made._replace(template="verdict.html") if is_part else made
 
@@ -573,6 +584,7 @@ class Console:
         chosen: playground.Chosen,
         verdict: playground.Verdict | None,
         placements: Sequence[Explanation] = (),
+        example: str = "",
     ) -> Answer:
         values = {
             "heading": "Playground",
@@ -583,8 +595,12 @@ class Console:
             "profiles": self._state.profiles,
             "modes": playground.MODES,
             "most": playground.MAX_CHARACTERS,
+            "examples": playground_examples(),
+            "example": example,
         }
-        document = playground.document(verdict, placements) if verdict else {"how": playground.HOW}
+        examples = {one.name: one.text for one in playground_examples()}
+        how = {"how": playground.HOW, "examples": examples}
+        document = playground.document(verdict, placements) if verdict else how
         return Answer(lambda: document, "playground.html", values)
 
 

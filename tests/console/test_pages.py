@@ -28,6 +28,7 @@ from cluster.why.explanation import Answer, to_document
 from console.access import Everybody
 from console.demo import DEMO, moved
 from console.pages.gpus import OTHERS, Filter, as_document, gpus_page
+from console.playground_menu import playground_examples
 from console.server import Console
 from console.state import ClusterState
 from console.view import View
@@ -911,6 +912,55 @@ async def test_the_playground_reads_templates_of_claims_beside_their_pods(
             answer = await client.post("/playground", data={"manifest": manifest}, headers=JSON)
             (placed,) = (await answer.json())["placements"]
             assert (unread in placed["unchecked"]) is is_unread
+
+
+async def test_the_playground_opens_with_an_example_and_has_a_menu_of_ten(
+    state: ClusterState,
+) -> None:
+    page = Outline(await text_of(state, "/playground"))
+    options = [values for tag, values in page.elements if tag == "option"]
+    names = [one["value"] for one in options if one.get("value") in _names_of_examples()]
+    assert len(names) == len({*names}) == 10
+    assert "name: notebook" in page.text
+    assert 'webhook "deny.gpuward.io" denied the request' in page.text
+    assert "After the fixes" in page.text
+    assert "Where it would run" in page.text
+    for name in names[:-1]:
+        shown = Outline(await text_of(state, f"/playground?example={name}")).text
+        assert re.search(r"Findings\s+\d+ errors?, \d+ warnings?, \d+ notes?", shown), name
+        assert "0 errors, 0 warnings, 0 notes" not in shown, name
+        assert "not evaluated" not in shown, name
+    clean = Outline(await text_of(state, f"/playground?example={names[-1]}")).text
+    assert "0 errors, 0 warnings, 0 notes" in clean
+    assert re.search(r"\d nodes can take it", clean)
+
+
+def _names_of_examples() -> set[str]:
+    return {one.name for one in playground_examples()}
+
+
+@pytest.mark.parametrize("name", sorted({*_names_of_examples()} - {"notebook", "quota", "claim"}))
+async def test_the_playground_says_what_happens_to_the_pods_of_any_workload(
+    state: ClusterState, name: str
+) -> None:
+    text = next(one.text for one in playground_examples() if one.name == name)
+    (raw,) = yaml.safe_load_all(text)
+    bypass = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+    data = json.loads(
+        re.sub(r'"env": \[.*?\], ', "", json.dumps(raw)).replace(
+            '"containers": [{', f'"containers": [{{"env": [{json.dumps(bypass)}], '
+        )
+    )
+    async with client_of(state) as client:
+        form = {"manifest": yaml.safe_dump(data)}
+        document = await (await client.post("/playground", data=form, headers=JSON)).json()
+    workload, *pods = document["admissions"]
+    assert workload["allowed"]
+    assert pods
+    for one in pods:
+        assert one["object"] == f"pods of {workload['object']}, by its template"
+        assert "visible-devices-env" in json.dumps(one)
+    assert document["placements"]
 
 
 async def test_the_playground_bounds_what_it_reads(state: ClusterState) -> None:
