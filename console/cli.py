@@ -23,6 +23,7 @@ from console.pages.gpus import Filter, gpus_page
 from console.rendering import FOLDER, Templates, safe
 from console.server import LOOPBACK_NAMES, Console
 from console.state import FOLLOWED, ClusterState, state_of
+from console.utilisation import Prometheus, PrometheusUrl, UrlError, parse_url
 from lint.options import add_policy_options
 from policies.loading import PolicyError
 from sources.policy_file import FilePolicy, PolicyChoice
@@ -52,6 +53,13 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="KEY",
         default="",
         help="the label of namespaces whose value is the team that they belong to: totals by team",
+    )
+    where.add_argument(
+        "--prometheus",
+        metavar="URL",
+        type=_prometheus_url,
+        help="the address of a Prometheus with the metrics of NVIDIA's dcgm-exporter, to say how "
+        "busy cards were; a user and a password in it are sent to it, and shown nowhere",
     )
     add_policy_options(made.add_argument_group("rules"))
     serving = made.add_argument_group("serving")
@@ -104,6 +112,8 @@ def main(arguments: list[str]) -> int:
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
         access = _access(options)
         state = _state(options, choice.load(), stop)
+        if options.prometheus:
+            state.prometheus = Prometheus(options.prometheus)
         if options.export:
             return _export(state, options.export)
     except (PolicyError, SecretError, SourceError) as error:
@@ -123,6 +133,14 @@ def _address(text: str) -> str:
         return str(ipaddress.ip_address(_LOOPBACK if text == "localhost" else text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text}: expected an IP address, or *") from None
+
+
+def _prometheus_url(text: str) -> PrometheusUrl:
+    """The address in `text`, which may have a password; for argparse."""
+    try:
+        return parse_url(text)
+    except UrlError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _unsafe(options: argparse.Namespace) -> str:

@@ -43,12 +43,14 @@ from console.pages.gpus import (
     GpusPage,
     filtered,
     gpus_page,
+    idle_holders,
 )
 from console.pages.nodes import nodes_in, rows_about
 from console.pictures import chart
 from console.playground_menu import playground_examples
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
+from console.utilisation import Utilisation
 from console.view import MAX_SEARCHED_NODES, View
 from reports.explain import explanation
 from reports.findings import RULE_BY_NAME
@@ -336,6 +338,7 @@ class Console:
         except SourceError as error:
             teams, missing = None, (*missing, str(error))
         page = gpus_page(usage, wanted, teams)
+        busy = view.utilisation()
         values = {
             "heading": "GPUs",
             "current": "/",
@@ -345,9 +348,16 @@ class Console:
             "missing": missing,
             "reasons": _reasons(view, page),
             "faults": self._faults(view),
+            "busy": busy,
+            "idle": idle_holders(usage, wanted, teams, page.resource, busy) if busy else (),
         }
         shown = filtered(usage, wanted, teams or {})
-        return Answer(lambda: gpus.as_document(shown, teams), "gpus.html", values)
+
+        def document() -> Any:
+            found = gpus.as_document(shown, teams)
+            return found if busy is None else {**found, "utilisation": _busy_document(busy)}
+
+        return Answer(document, "gpus.html", values)
 
     def _faults(self, view: View) -> int:
         """Return how many things doctor finds wrong, as far as it is known without a wait."""
@@ -388,7 +398,13 @@ class Console:
         examined = view.doctor() if is_small else view.known_doctor()
         rows = rows_about(examined.rows, name) if examined else None
         shown = [(row, ()) for row in rows] if rows is not None else None
-        values = {"heading": name, "page": page, "rows": shown, "may_ask": view.sees_all}
+        values = {
+            "heading": name,
+            "page": page,
+            "rows": shown,
+            "may_ask": view.sees_all,
+            "busy": view.utilisation(),
+        }
 
         def document() -> Any:
             of_node = to_document(usage.on_nodes(frozenset({name})))
@@ -602,6 +618,14 @@ class Console:
         how = {"how": playground.HOW, "examples": examples}
         document = playground.document(verdict, placements) if verdict else how
         return Answer(lambda: document, "playground.html", values)
+
+
+def _busy_document(busy: Utilisation) -> dict[str, Any]:
+    pods = [
+        {"namespace": namespace, "name": name, "hour": found.hour, "day": found.day}
+        for (namespace, name), found in sorted(busy.by_pod.items())
+    ]
+    return {"pods": pods, "whyNot": busy.why or None}
 
 
 def _placements(view: View, verdict: playground.Verdict) -> list[Explanation]:

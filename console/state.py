@@ -54,6 +54,7 @@ from cluster.why.room_makers import RoomMaker, room_makers
 from console.pages.decisions import WebhookFacts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.pages.gpus import Teams
+from console.utilisation import Prometheus
 from policies.loading import default_policy
 from policies.policy import Policy
 from policies.profiles import built_in_profiles
@@ -139,6 +140,8 @@ class ClusterState:
         self._audits: dict[bool, tuple[float, Audit]] = {}
         self._doctor_lock = threading.Lock()
         self._doctor: tuple[float, Examined] | None = None
+        self.prometheus: Prometheus | None = None
+        """Knows how busy cards were; None if the user has named none."""
         self.decision_log = DecisionLog()
         self._read_log = read_log
         self._webhook_lock = threading.Lock()

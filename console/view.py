@@ -19,6 +19,7 @@ from console.pages.findings import FixPreview
 from console.pages.gpus import OTHERS, Teams, without_names_of_others
 from console.pages.nodes import NodePage, node_page
 from console.state import ClusterState, Examined, Trend
+from console.utilisation import Utilisation
 from policies.policy import Policy
 from reports.findings import LocatedFinding
 from reports.results import InputNotEvaluated, Results
@@ -131,6 +132,19 @@ class View:
     def node_names(self) -> frozenset[str]:
         """The names of all nodes, with or without GPUs: all viewers see them."""
         return self._state.node_names()
+
+    def utilisation(self) -> Utilisation | None:
+        """Return how busy the cards of the viewer's pods were; None if no Prometheus is named."""
+        prometheus = self._state.prometheus
+        if prometheus is None:
+            return None
+        known = prometheus.utilisation()
+        if self.sees_all:
+            return known
+        seen = self._viewer.visible(sorted({namespace for namespace, _ in known.by_pod}))
+        return Utilisation(
+            {pod: busy for pod, busy in known.by_pod.items() if pod[0] in seen}, known.why
+        )
 
     def doctor(self) -> Examined | None:
         """Return what `gpuward doctor` finds; None for who does not see all namespaces.

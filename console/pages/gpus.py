@@ -33,6 +33,7 @@ from console.pictures import (
     cards,
     shared_cards,
 )
+from console.utilisation import Busy, Utilisation
 
 STATES = ("free", "stranded", "unavailable", "overcommitted", "starting")
 NO_MODEL = "model not known"
@@ -43,7 +44,7 @@ OTHERS = "(other namespaces)"
 PAGE = 100
 """Nodes on one page."""
 _OPEN = 60  # nodes: so many are shown without a filter
-_MAX_NAMESPACES, _MAX_OWNERS, _MAX_WAITING = 100, 15, 15
+_MAX_NAMESPACES, _MAX_OWNERS, _MAX_WAITING, _MAX_IDLE = 100, 15, 15, 10
 _GIB = 2**30 * 10**9
 _NANO = 10**9
 
@@ -166,6 +167,18 @@ class RowWithoutGpu(NamedTuple):
     pod: PodWithoutGpu
     cpu: str
     memory: str
+
+
+class Idle(NamedTuple):
+    """A pod with cards that were not busy: the amount of the resource, since when, and how busy."""
+
+    namespace: str
+    name: str
+    owner: str
+    node: str
+    amount: str
+    since: str
+    busy: Busy
 
 
 class GpusPage(NamedTuple):
@@ -422,6 +435,32 @@ def _resources(consumers: Iterable[Consumer]) -> tuple[str, ...]:
     """Return the resources that consumers have or wait for, first what most of them do."""
     counts = Counter(resource for consumer in consumers for resource in consumer.amounts)
     return tuple(sorted(counts, key=lambda resource: (-counts[resource], resource)))
+
+
+def idle_holders(
+    usage: Usage, wanted: Filter, teams: Teams | None, resource: str, utilisation: Utilisation
+) -> tuple[Idle, ...]:
+    """Return the pods with most of `resource` that was not busy in the last day.
+
+    Those of which that is not known are left out.
+    """
+    found: list[tuple[float, Idle]] = []
+    for consumer in filtered(usage, wanted, teams or {}).consumers:
+        amount = consumer.amounts.get(resource)
+        busy = utilisation.by_pod.get((consumer.namespace, consumer.name))
+        if amount and busy and busy.day is not None and consumer.node:
+            idle = float(amount) * (1 - busy.day / 100)
+            row = Idle(
+                namespace=consumer.namespace,
+                name=consumer.name,
+                owner=consumer.owner,
+                node=consumer.node,
+                amount=text(amount),
+                since=consumer.held_since,
+                busy=busy,
+            )
+            found.append((-idle, row))
+    return tuple(row for _, row in heapq.nsmallest(_MAX_IDLE, found))
 
 
 def as_document(usage: Usage, teams: Teams | None) -> dict[str, Any]:

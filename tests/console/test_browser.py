@@ -226,9 +226,9 @@ def test_a_person_searches_the_rules_on_a_page_that_is_short(
         page = context.new_page()
         page.goto("/rules")
         assert page.evaluate("document.documentElement.scrollHeight") < 3_000
-        page.get_by_role("searchbox").fill("mig partition")
+        page.get_by_role("searchbox").fill("bypass variable")
         page.get_by_role("button", name="Search").click()
-        expect(page.get_by_role("link", name="partition-size-mismatch")).to_be_visible()
+        expect(page.get_by_role("link", name="visible-devices-envfrom")).to_be_visible()
         expect(page.locator("main")).to_contain_text(re.compile(r"and \d+ rules hidden"))
         page.goto("/rules")
         page.locator("summary").filter(has_text="bypass").click()
