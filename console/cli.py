@@ -17,18 +17,18 @@ from cluster.source.files import FileSource
 from cluster.source.objects import SourceError
 from cluster.source.options import add_connection_options, add_file_option, open_connection
 from console.access import Access, SecretError, read_secret
+from console.demo import demo_log, demo_source
 from console.pages import findings
 from console.pages.gpus import Filter, gpus_page
 from console.rendering import FOLDER, Templates, safe
 from console.server import LOOPBACK_NAMES, Console
 from console.state import FOLLOWED, ClusterState, state_of
+from console.utilisation import Prometheus, PrometheusUrl, UrlError, parse_url
 from lint.options import add_policy_options
 from policies.loading import PolicyError
 from sources.policy_file import FilePolicy, PolicyChoice
 from terminal import CommandParser, printable, write_error
 
-DEMO = os.path.join(os.path.dirname(os.path.abspath(__file__)), "demo.yaml")
-_DEMO_LOG = f"{DEMO.removesuffix('.yaml')}.log"
 _PORT = 8088
 _DESCRIPTION = """\
 Serve a page that shows the GPUs of a cluster, what is wrong, why a pod is Pending, and what
@@ -53,6 +53,13 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="KEY",
         default="",
         help="the label of namespaces whose value is the team that they belong to: totals by team",
+    )
+    where.add_argument(
+        "--prometheus",
+        metavar="URL",
+        type=_prometheus_url,
+        help="the address of a Prometheus with the metrics of NVIDIA's dcgm-exporter, to say how "
+        "busy cards were; a user and a password in it are sent to it, and shown nowhere",
     )
     add_policy_options(made.add_argument_group("rules"))
     serving = made.add_argument_group("serving")
@@ -105,6 +112,8 @@ def main(arguments: list[str]) -> int:
         choice = PolicyChoice(options.policy, options.profile, isolated=options.isolated)
         access = _access(options)
         state = _state(options, choice.load(), stop)
+        if options.prometheus:
+            state.prometheus = Prometheus(options.prometheus)
         if options.export:
             return _export(state, options.export)
     except (PolicyError, SecretError, SourceError) as error:
@@ -124,6 +133,14 @@ def _address(text: str) -> str:
         return str(ipaddress.ip_address(_LOOPBACK if text == "localhost" else text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text}: expected an IP address, or *") from None
+
+
+def _prometheus_url(text: str) -> PrometheusUrl:
+    """The address in `text`, which may have a password; for argparse."""
+    try:
+        return parse_url(text)
+    except UrlError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _unsafe(options: argparse.Namespace) -> str:
@@ -192,11 +209,10 @@ def _serve(console: Console, options: argparse.Namespace) -> int:
 
 def _state(options: argparse.Namespace, found: FilePolicy, stop: threading.Event) -> ClusterState:
     if options.demo or options.files:
-        files = [DEMO] if options.demo else options.files
         if not options.demo and (options.kubeconfig or options.context):
             raise SourceError("--from reads files: leave --kubeconfig and --context out")
-        title = "demo cluster" if options.demo else ", ".join(files)
-        source = FileSource(files, sys.stdin.buffer)
+        title = "demo cluster" if options.demo else ", ".join(options.files)
+        source = demo_source() if options.demo else FileSource(options.files, sys.stdin.buffer)
         state = state_of(title, source, found.policy, found.file, options.team_label)
         if options.demo:
             take_demo_log(state)
@@ -206,8 +222,7 @@ def _state(options: argparse.Namespace, found: FilePolicy, stop: threading.Event
 
 def take_demo_log(state: ClusterState) -> None:
     """Have the state of the demo know what the webhook of its cluster has decided."""
-    with open(_DEMO_LOG, encoding="utf-8") as log:
-        state.decision_log.take("gpuward-5f7d9c6b8-x2x7k", log.read())
+    state.decision_log.take("gpuward-5f7d9c6b8-x2x7k", demo_log())
 
 
 def _followed_cluster(
@@ -245,7 +260,7 @@ _PARTS = (("#gpus", "GPUs"), ("#pending", "Pending"), ("#findings", "Findings"))
 def export(state: ClusterState) -> str:
     """The file about what is known now. Raises SourceError."""
     usage, missing = state.usage()
-    page = gpus_page(usage, Filter(), state.teams(), most=_MAX_NODES)
+    page = gpus_page(usage, Filter(), state.teams(), most=_MAX_NODES, all_resources=True)
     waiting = [c for c in usage.consumers if not c.node and not c.name.startswith("resourceclaim/")]
     found = (state.why(one.namespace, one.name) for one in waiting[:_MAX_PENDING])
     results = state.audit().result.results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from cluster.gpus.tables import text as amount_text
+from console.pages.gpus import NO_MODEL, OTHERS
+from console.words import WORDS
 from terminal import installed_version, printable
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -31,9 +34,13 @@ class Templates:
         )
         self._environment.filters |= {"cut": cut, "amount": amount_text, "count_of": count_of}
         self._environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+        self._environment.filters["age"] = age
         self._environment.globals |= {
             "address": address,
             "version": installed_version() or "unknown",
+            "no_model": NO_MODEL,
+            "others": OTHERS,
+            "words": WORDS,
         }
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
@@ -65,6 +72,22 @@ def cut(value: str, length: int = _MAX_CHARACTERS) -> str:
 def count_of(number: int, what: str, several: str = "") -> str:
     """The number with the noun `what`, which has the plural `several` or one with an s."""
     return f"{number:,} {what if number == 1 else several or f'{what}s'}"
+
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+def age(time: str) -> str:
+    """Return how long ago `time` was, such as `3 d`; empty if it is no time, or in the future."""
+    try:
+        since = datetime.datetime.fromisoformat(time)
+        seconds = (datetime.datetime.now(tz=datetime.UTC) - since).total_seconds()
+    except (TypeError, ValueError, OverflowError):  # a time without a zone is no time
+        return ""
+    if seconds < 0:
+        return ""
+    unit, length = next(((u, n) for u, n in _UNITS if seconds >= n), ("s", 1))
+    return f"{int(seconds // length):,} {unit}"
 
 
 def address(*steps: str, **query: str) -> str:

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from cluster.api.errors import ClusterError
+from cluster.doctor.rows import State
+from cluster.doctor.rows import to_document as rows_document
 from cluster.gpus.document import to_document
 from cluster.source.objects import SourceError
 from cluster.webhooks.decision_log import OUTCOMES
@@ -41,13 +43,15 @@ from console.pages.gpus import (
     GpusPage,
     filtered,
     gpus_page,
-    node_row,
-    rows_without_gpu,
+    idle_holders,
 )
+from console.pages.nodes import nodes_in, rows_about
 from console.pictures import chart
+from console.playground_menu import playground_examples
 from console.rendering import FOLDER, Templates
 from console.state import ClusterState
-from console.view import View
+from console.utilisation import Utilisation
+from console.view import MAX_SEARCHED_NODES, View
 from reports.explain import explanation
 from reports.findings import RULE_BY_NAME
 from reports.formats import rule_page_url as manual_page
@@ -56,6 +60,7 @@ NAVIGATION = (
     ("/", "GPUs"),
     ("/findings", "Findings"),
     ("/decisions", "Decisions"),
+    ("/doctor", "Doctor"),
     ("/playground", "Playground"),
     ("/rules", "Rules"),
 )
@@ -67,6 +72,8 @@ _MAX_STREAMS = 200
 _EVENT_SECONDS = 1.0  # at least between two events of a stream
 _BEAT_SECONDS = 20.0  # after which a stream says that it is still there
 _EXPLAINED_NODES = 200
+_MAX_MAKERS = 5  # nodes on which pods could make room
+_STATE_ORDER = (State.WRONG, State.NOT_KNOWN, State.OK)
 _EVALUATIONS = 2  # of the playground at once
 _SIGN_INS = 4  # at once, of which each may ask the API server
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -141,10 +148,11 @@ class Console:
         made.router.add_get("/findings", self._page(self._findings))
         made.router.add_get("/findings/{mark}", self._page(self._finding))
         made.router.add_get("/owners", self._owners)
+        made.router.add_get("/doctor", self._page(self._doctor))
         made.router.add_get("/decisions", self._page(self._decisions))
         made.router.add_get("/rules", self._page(self._rules))
         made.router.add_get("/rules/{rule}", self._page(self._rule))
-        made.router.add_get("/playground", self._page(self._empty_playground))
+        made.router.add_get("/playground", self._open_playground)
         made.router.add_post("/playground", self._check_manifest)
         made.router.add_get("/static/{name}", _static)
         made.router.add_get("/events", self._events)
@@ -330,6 +338,7 @@ class Console:
         except SourceError as error:
             teams, missing = None, (*missing, str(error))
         page = gpus_page(usage, wanted, teams)
+        busy = view.utilisation()
         values = {
             "heading": "GPUs",
             "current": "/",
@@ -338,32 +347,89 @@ class Console:
             "states": STATES,
             "missing": missing,
             "reasons": _reasons(view, page),
+            "faults": self._faults(view),
+            "busy": busy,
+            "idle": idle_holders(usage, wanted, teams, page.resource, busy) if busy else (),
         }
         shown = filtered(usage, wanted, teams or {})
-        return Answer(lambda: gpus.as_document(shown, teams), "gpus.html", values)
+
+        def document() -> Any:
+            found = gpus.as_document(shown, teams)
+            return found if busy is None else {**found, "utilisation": _busy_document(busy)}
+
+        return Answer(document, "gpus.html", values)
+
+    def _faults(self, view: View) -> int:
+        """Return how many things doctor finds wrong, as far as it is known without a wait."""
+        examined = view.known_doctor() if self._state.is_live else view.doctor()
+        return sum(row.state is State.WRONG for row in examined.rows) if examined else 0
 
     def _pod(self, request: web.Request, view: View) -> Answer:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
         found = view.why(namespace, name)
         if found is None:
             raise web.HTTPNotFound(text=f"there is no pod {namespace}/{name}")
-        values = {"heading": name, "why": found}
-        return Answer(lambda: explained_document(found), "pod.html", values)
+        makers = view.room_makers(found)
+        values = {
+            "heading": name,
+            "why": found,
+            "makers": makers,
+            "most_makers": _MAX_MAKERS,
+            "searched": MAX_SEARCHED_NODES,
+        }
+
+        def document() -> Any:
+            said = [
+                {"node": one.node, "pods": [f"{pod.namespace}/{pod.name}" for pod in one.pods]}
+                for one in makers or ()
+            ]
+            return {**explained_document(found), "roomMakers": said}
+
+        return Answer(document, "pod.html", values)
 
     def _node(self, request: web.Request, view: View) -> Answer:
         name = request.match_info["node"]
         usage = view.usage()[0]
-        found = node_row(usage, name)
-        if found is None:
-            raise web.HTTPNotFound(text=f"there is no node {name!r} with GPUs")
-        row, consumers = found
+        page = view.node(usage, name)
+        if page is None:
+            raise web.HTTPNotFound(text=f"there is no node {name!r}")
+        # In a large cluster, doctor takes longer than a look at a node should.
+        is_small = len(usage.nodes) <= _EXPLAINED_NODES
+        examined = view.doctor() if is_small else view.known_doctor()
+        rows = rows_about(examined.rows, name) if examined else None
+        shown = [(row, ()) for row in rows] if rows is not None else None
         values = {
             "heading": name,
-            "node": row,
-            "consumers": consumers,
-            "without_gpu": rows_without_gpu(usage, name),
+            "page": page,
+            "rows": shown,
+            "may_ask": view.sees_all,
+            "busy": view.utilisation(),
         }
-        return Answer(lambda: to_document(usage.on_nodes(frozenset({name}))), "node.html", values)
+
+        def document() -> Any:
+            of_node = to_document(usage.on_nodes(frozenset({name})))
+            facts = {"model": page.model, "status": page.status, "taints": list(page.taints)}
+            why = page.stranding.words if page.stranding else None
+            said = rows_document(rows)["rows"] if rows is not None else None
+            return {**of_node, **facts, "stranded": why, "doctor": said}
+
+        return Answer(document, "node.html", values)
+
+    def _doctor(self, _request: web.Request, view: View) -> Answer:
+        examined = view.doctor()
+        rows = examined.rows if examined else ()
+        nodes = view.node_names()
+        by_state = [
+            (state, [(row, nodes_in(row, nodes)) for row in rows if row.state is state])
+            for state in _STATE_ORDER
+        ]
+        values = {
+            "heading": "Doctor",
+            "current": "/doctor",
+            "examined": examined,
+            "by_state": by_state,
+        }
+        return Answer(lambda: rows_document(rows), "doctor.html", values)
 
     def _findings(self, request: web.Request, view: View) -> Answer:
         wanted = finding_filter_of(request.query)
@@ -459,13 +525,15 @@ class Console:
     def _rules(self, request: web.Request, view: View) -> Answer:
         wanted = request.query.get("q", "")[:100]
         families = rules.catalogue(view.policy, _counts(view), wanted)
+        rows = [rules.as_document(row) for _, members in families for row in members]
         values = {
             "heading": "Rules",
             "current": "/rules",
             "families": families,
             "wanted": wanted,
+            "all": len(RULE_BY_NAME),
+            "shown": len(rows),
         }
-        rows = [rules.as_document(row) for _, members in families for row in members]
         return Answer(lambda: rows, "rules.html", values)
 
     def _rule(self, request: web.Request, view: View) -> Answer:
@@ -486,9 +554,17 @@ class Console:
         }
         return Answer(lambda: document, "rule.html", values)
 
-    def _empty_playground(self, request: web.Request, _view: View) -> Answer:
-        chosen = playground.chosen(request.query, self._state.profiles)
-        return self._playground(chosen, None)
+    async def _open_playground(self, request: web.Request) -> web.StreamResponse:
+        """The playground with an example, and for browsers with what is said about it."""
+        examples = playground_examples()
+        name = request.query.get("example", "")
+        example = next((one for one in examples if one.name == name), examples[0])
+        found = playground.chosen(request.query, self._state.profiles)
+        if found.manifest or wants_json(request.headers.get("Accept", "")):
+            return await self._page(lambda _request, _view: self._playground(found, None))(request)
+        chosen = found._replace(manifest=example.text)
+        async with self._evaluations:
+            return await asyncio.to_thread(self._checked, request, chosen, example.name)
 
     async def _check_manifest(self, request: web.Request) -> web.StreamResponse:
         """Evaluate a manifest: nothing is changed by it, and nothing is kept."""
@@ -504,14 +580,16 @@ class Console:
         async with self._evaluations:
             return await asyncio.to_thread(self._checked, request, chosen)
 
-    def _checked(self, request: web.Request, chosen: playground.Chosen) -> web.Response:
+    def _checked(
+        self, request: web.Request, chosen: playground.Chosen, example: str = ""
+    ) -> web.Response:
         policy = self._state.policy_for(chosen.profile)
         verdict = playground.evaluate(
             chosen.manifest, policy, playground.MODES[chosen.mode], chosen.namespace
         )
 
         def answer(_request: web.Request, view: View) -> Answer:
-            made = self._playground(chosen, verdict, _placements(view, verdict))
+            made = self._playground(chosen, verdict, _placements(view, verdict), example)
             is_part = request.query.get("part") == "verdict"
             return made._replace(template="verdict.html") if is_part else made
 
@@ -522,6 +600,7 @@ class Console:
         chosen: playground.Chosen,
         verdict: playground.Verdict | None,
         placements: Sequence[Explanation] = (),
+        example: str = "",
     ) -> Answer:
         values = {
             "heading": "Playground",
@@ -532,9 +611,21 @@ class Console:
             "profiles": self._state.profiles,
             "modes": playground.MODES,
             "most": playground.MAX_CHARACTERS,
+            "examples": playground_examples(),
+            "example": example,
         }
-        document = playground.document(verdict, placements) if verdict else {"how": playground.HOW}
+        examples = {one.name: one.text for one in playground_examples()}
+        how = {"how": playground.HOW, "examples": examples}
+        document = playground.document(verdict, placements) if verdict else how
         return Answer(lambda: document, "playground.html", values)
+
+
+def _busy_document(busy: Utilisation) -> dict[str, Any]:
+    pods = [
+        {"namespace": namespace, "name": name, "hour": found.hour, "day": found.day}
+        for (namespace, name), found in sorted(busy.by_pod.items())
+    ]
+    return {"pods": pods, "whyNot": busy.why or None}
 
 
 def _placements(view: View, verdict: playground.Verdict) -> list[Explanation]:
@@ -645,7 +736,7 @@ def _refuse_other_sites(request: web.Request) -> None:
         raise web.HTTPForbidden(text="the request comes from another site")
 
 
-_GPU_FILTERS = ("model", "namespace", "team", "state", "node")
+_GPU_FILTERS = ("model", "namespace", "team", "state", "node", "resource")
 
 
 def filter_of(query: Mapping[str, str]) -> Filter:

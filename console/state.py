@@ -6,8 +6,9 @@ import datetime
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from cluster.accounting.account import CountedPod
 from cluster.accounting.running_account import RunningAccount
 from cluster.accounting.usage import Usage
 from cluster.api.errors import ForbiddenError
@@ -16,6 +17,9 @@ from cluster.audit.evaluation import Refuser
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.trend import NAME as TREND_NAME
 from cluster.audit.trend import Day, days_of
+from cluster.doctor.examination import examine_objects
+from cluster.doctor.facts import read_facts
+from cluster.doctor.rows import Row
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.following import Key
 from cluster.source.objects import (
@@ -36,6 +40,7 @@ from cluster.source.objects import (
     ObjectReader,
     Resource,
     SourceError,
+    name_of,
 )
 from cluster.source.registered import is_own
 from cluster.source.release import homes
@@ -45,9 +50,11 @@ from cluster.why.explainer import Explainer
 from cluster.why.explanation import Answer, Explanation, Namespace, explain
 from cluster.why.nodes import read_node
 from cluster.why.pod_devices import claims_in
+from cluster.why.room_makers import RoomMaker, room_makers
 from console.pages.decisions import WebhookFacts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.pages.gpus import Teams
+from console.utilisation import Prometheus
 from policies.loading import default_policy
 from policies.policy import Policy
 from policies.profiles import built_in_profiles
@@ -72,6 +79,13 @@ class Audit(NamedTuple):
     """An audit, and when it was done."""
 
     result: AuditResult
+    read_at: datetime.datetime
+
+
+class Examined(NamedTuple):
+    """The rows of `gpuward doctor`, and when they were made."""
+
+    rows: tuple[Row, ...]
     read_at: datetime.datetime
 
 
@@ -124,6 +138,10 @@ class ClusterState:
         self._usage: Usage | None = None
         self._audit_lock = threading.Lock()
         self._audits: dict[bool, tuple[float, Audit]] = {}
+        self._doctor_lock = threading.Lock()
+        self._doctor: tuple[float, Examined] | None = None
+        self.prometheus: Prometheus | None = None
+        """Knows how busy cards were; None if the user has named none."""
         self.decision_log = DecisionLog()
         self._read_log = read_log
         self._webhook_lock = threading.Lock()
@@ -250,6 +268,36 @@ class ClusterState:
             known = self._teams = now, teams
         return known[1]
 
+    def node(self, name: str) -> tuple[Mapping[str, Any], tuple[CountedPod, ...]] | None:
+        """The node of this name, and what counts of its pods; None if it does not exist."""
+        with self._lock:
+            raw = self._account.node(name)
+            return (raw, self._account.pods_of(name)) if raw is not None else None
+
+    def node_names(self) -> frozenset[str]:
+        """The names of all nodes, with or without GPUs."""
+        with self._lock:
+            return frozenset(name_of(raw) for raw, _ in self._account.nodes())
+
+    def room_makers(
+        self, namespace: str, name: str, nodes: Iterable[str]
+    ) -> tuple[RoomMaker, ...] | None:
+        """The pods that could make room for a pod that waits, on some of `nodes`.
+
+        None if it does not wait, or for devices of claims, which are not counted by node. Raises
+        SourceError.
+        """
+        with self._lock:
+            pod = self._pending.get((namespace, name))
+            found = [
+                (raw, self._account.pods_of(node))
+                for node in nodes
+                if (raw := self._account.node(node)) is not None
+            ]
+        if pod is None or as_object(pod.get("spec")).get("resourceClaims"):
+            return None
+        return tuple(room_makers(found, lambda node: bool(explain(pod, [node]).fitting)))
+
     def why(self, namespace: str, name: str, *, names_others: bool = True) -> Explanation | None:
         """Return why a pod is Pending; None if there is no such pod. Raises SourceError.
 
@@ -263,11 +311,13 @@ class ClusterState:
         if pod is None:
             return None
         found = self.explain(pod)
-        if found.answer is not Answer.NOT_KNOWN or not names_others:
-            return found
-        snapshot, explainer = self._read_all_for_why()
-        complete = explainer.explain(pod)
-        return found if snapshot.missing_rights else complete
+        if found.answer is Answer.NOT_KNOWN and names_others:
+            snapshot, explainer = self._read_all_for_why()
+            complete = explainer.explain(pod)
+            found = found if snapshot.missing_rights else complete
+        return found._replace(
+            since=as_text(as_object(pod.get("metadata")).get("creationTimestamp"))
+        )
 
     def _read_all_for_why(self) -> tuple[Snapshot, Explainer]:
         """Read the pods too. Of a cluster this is kept for moments: for all pods of one page."""
@@ -342,6 +392,23 @@ class ClusterState:
                 found = Audit(result, _now())
                 self._audits[only_refused] = self._monotonic(), found
             return found
+
+    def doctor(self) -> Examined:
+        """Return what the checks of `gpuward doctor` find that only read objects.
+
+        Raises SourceError.
+        """
+        with self._doctor_lock:
+            now = self._monotonic()
+            if self._doctor is None or (self.is_live and now - self._doctor[0] > AUDIT_SECONDS):
+                facts = read_facts(self._reader, self.policy, self._read_log)
+                found = Examined(tuple(examine_objects(facts)), _now())
+                self._doctor = self._monotonic(), found
+            return self._doctor[1]
+
+    def known_doctor(self) -> Examined | None:
+        """Return the last result of `doctor`, however old; None if nobody has asked yet."""
+        return self._doctor[1] if self._doctor else None
 
     def trend(self) -> Trend:
         """Return how many findings there were on the last days."""

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
+from cluster.accounting.account import CountedPod
 from cluster.accounting.usage import Usage
 from cluster.source.following import Key
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
+from cluster.why.room_makers import RoomMaker
 from console.access import MAX_NAMESPACES, Viewer
 from console.pages.decisions import WebhookFacts
 from console.pages.findings import FixPreview
-from console.pages.gpus import Teams, without_names_of_others
-from console.state import ClusterState, Trend
+from console.pages.gpus import OTHERS, Teams, without_names_of_others
+from console.pages.nodes import NodePage, node_page
+from console.state import ClusterState, Examined, Trend
+from console.utilisation import Utilisation
 from policies.policy import Policy
 from reports.findings import LocatedFinding
 from reports.results import InputNotEvaluated, Results
 from rules.base.json_values import as_object, as_text
+
+MAX_SEARCHED_NODES = 200
+"""On so many nodes it is looked for pods that could make room."""
 
 
 class Audited(NamedTuple):
@@ -86,6 +94,69 @@ class View:
             return None
         return self._state.why(namespace, name, names_others=self.sees_all)
 
+    def room_makers(self, found: Explanation) -> tuple[RoomMaker, ...] | None:
+        """The pods that could make room for an explained pod; None if that is not known.
+
+        Those that the viewer must not see have no name.
+        """
+        if found.is_bound or found.hurdles or found.fitting or found.other_scheduler:
+            return None
+        nearest = (name for group in found.groups for name in group.names)
+        makers = self._state.room_makers(
+            found.namespace, found.name, islice(nearest, MAX_SEARCHED_NODES)
+        )
+        if makers is None or self.sees_all:
+            return makers
+        homes = sorted({pod.namespace for maker in makers for pod in maker.pods})
+        seen = self._viewer.visible(homes)
+        return tuple(
+            maker._replace(
+                pods=tuple(
+                    pod if pod.namespace in seen else _without_names(pod) for pod in maker.pods
+                )
+            )
+            for maker in makers
+        )
+
+    def node(self, usage: Usage, name: str) -> NodePage | None:
+        """The page of a node, by what `usage` has of it; None if it does not exist."""
+        found = self._state.node(name)
+        if found is None:
+            return None
+        raw, pods = found
+        seen = None
+        if not self.sees_all:
+            seen = self._viewer.visible(sorted({pod.namespace for pod in pods}))
+        return node_page(usage, name, raw, pods, seen)
+
+    def node_names(self) -> frozenset[str]:
+        """The names of all nodes, with or without GPUs: all viewers see them."""
+        return self._state.node_names()
+
+    def utilisation(self) -> Utilisation | None:
+        """Return how busy the cards of the viewer's pods were; None if no Prometheus is named."""
+        prometheus = self._state.prometheus
+        if prometheus is None:
+            return None
+        known = prometheus.utilisation()
+        if self.sees_all:
+            return known
+        seen = self._viewer.visible(sorted({namespace for namespace, _ in known.by_pod}))
+        return Utilisation(
+            {pod: busy for pod, busy in known.by_pod.items() if pod[0] in seen}, known.why
+        )
+
+    def doctor(self) -> Examined | None:
+        """Return what `gpuward doctor` finds; None for who does not see all namespaces.
+
+        The rows may name anything of the cluster.
+        """
+        return self._state.doctor() if self.sees_all else None
+
+    def known_doctor(self) -> Examined | None:
+        """Return the last result of `doctor`; None if there is none, or the viewer may not know."""
+        return self._state.known_doctor() if self.sees_all else None
+
     def explain(self, pod: Object, beside: Iterable[Object] = ()) -> Explanation | None:
         """Return where a new pod would run; None if its namespace is not the viewer's.
 
@@ -141,6 +212,18 @@ class View:
 
     def _sees(self, namespace: str) -> bool:
         return self.sees_all or bool(self._viewer.visible({namespace}))
+
+
+def _without_names(pod: CountedPod) -> CountedPod:
+    """The pod as a viewer sees it who must not know whose it is."""
+    consumer = pod.consumer
+    if consumer is not None:
+        consumer = consumer._replace(
+            namespace=OTHERS, name=OTHERS, owner=OTHERS, pods=(), devices=(), shares=()
+        )
+    return pod._replace(
+        namespace=OTHERS, name=OTHERS, owner=OTHERS, consumer=consumer, sick=(), without_gpu=None
+    )
 
 
 def _not_asked(namespaces: Collection[str], order: str = "by name") -> list[str]:

@@ -181,10 +181,11 @@ def count_pod(
             amounts=amounts,
             shares=shares,
             devices=devices,
-            since=as_text(status.get("startTime")) if devices else "",
+            since=as_text(status.get("startTime")) if node else "",
             tasks=tasks,
             kai=kai_memory(pod, memory) if node else {},
             reserved=whole(requests.get(_PLUGIN, 0)) if is_reservation(pod) else 0,
+            created=as_text(metadata.get("creationTimestamp")),
         )
     return CountedPod(
         namespace=namespace,
@@ -273,6 +274,7 @@ def count_claims(
                 node="",
                 is_starting=False,
                 amounts=waiting,
+                created=as_text(metadata.get("creationTimestamp")),
             )
 
 
@@ -308,6 +310,7 @@ def _claim_consumers(claim: Claim, owners: Mapping[tuple[str, str], str]) -> Ite
             ),
             pods=claim.pods if len(claim.pods) > 1 else (),
             is_idle=is_idle,
+            since=claim.since,
         )
 
 

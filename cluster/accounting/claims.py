@@ -236,7 +236,8 @@ class HeldDevice(NamedTuple):
 class Claim(NamedTuple):
     """An allocated claim: the devices that it holds, and the pods for which it is reserved.
 
-    `has_other_users`: it is reserved for something that is no pod.
+    `has_other_users`: it is reserved for something that is no pod. `since`: when it got the
+    devices, or was made if that is not known.
     """
 
     namespace: str
@@ -244,6 +245,7 @@ class Claim(NamedTuple):
     devices: tuple[HeldDevice, ...]
     pods: tuple[str, ...]
     has_other_users: bool
+    since: str = ""
 
 
 def allocated_claims(
@@ -270,6 +272,8 @@ def allocated_claims(
                     devices=taken,
                     pods=pods,
                     has_other_users=len(users) > len(pods),
+                    since=as_text(as_object(status.get("allocation")).get("allocationTimestamp"))
+                    or as_text(metadata.get("creationTimestamp")),
                 )
             )
     return found

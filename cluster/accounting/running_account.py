@@ -136,6 +136,14 @@ class RunningAccount:
         for name, raw in self._nodes.items():
             yield raw, self._load(name)
 
+    def pods_of(self, name: str) -> tuple[CountedPod, ...]:
+        """What counts of the pods of a node."""
+        return tuple(self._on_node.get(name, {}).values())
+
+    def node(self, name: str) -> Object | None:
+        """The node of this name, with or without GPUs; None if there is none."""
+        return self._nodes.get(name)
+
     def _consumers(self) -> Iterator[Consumer]:
         for pod in self._pods.values():
             if pod.consumer is not None:

@@ -18,11 +18,12 @@ class Consumer(NamedTuple):
 
     `node` is empty while it waits. `is_starting` says that it has a node and does not run yet.
     `amounts` are what the scheduler counts for it, by resource; `shares` what it has of which card,
-    as far as that is recorded; `devices` the whole ones that its status names, and `since` when the
-    pod started that has them. `pods` are those that share a claim. `is_idle`: no pod that has not
-    terminated uses the claim. `tasks` is how many of its containers have a part of a card that HAMi
-    or Volcano divides; `kai` how many MiB it has of each card that KAI divides. A pod by which KAI
-    reserves cards has them as `reserved`.
+    as far as that is recorded; `devices` the whole ones that its status names. `since` is when a
+    pod started, and `created` when the object was made; empty if that is not known. `pods` are
+    those that share a claim. `is_idle`: no pod that has not terminated uses the claim. `tasks` is
+    how many of its containers have a part of a card that HAMi or Volcano divides; `kai` how many
+    MiB it has of each card that KAI divides. A pod by which KAI reserves cards has them as
+    `reserved`.
     """
 
     namespace: str
@@ -39,6 +40,12 @@ class Consumer(NamedTuple):
     tasks: Mapping[str, int] = {}
     kai: Mapping[str, int] = {}
     reserved: int = 0
+    created: str = ""
+
+    @property
+    def held_since(self) -> str:
+        """Return since when it has the GPUs, or waits for them; empty if that is not known."""
+        return self.since or self.created
 
 
 class ResourceUsage(NamedTuple):

@@ -25,6 +25,7 @@ from cluster.gpus.tables import (
     owners_table,
     pods_table,
     pods_without_gpu_table,
+    room_table,
     tables_of_clusters,
     totals_table,
     words_about_pods_without_gpu,
@@ -315,8 +316,9 @@ def _tables_by(by: str, usage: Usage, options: argparse.Namespace) -> list[Table
     if by == "owner":
         return [owners_table(usage)]
     if by == "model":
-        return [models_table(usage), totals_table(usage)]
-    return [nodes_table(usage, wide=options.output == "wide"), totals_table(usage)]
+        return [models_table(usage), totals_table(usage), room_table(usage)]
+    nodes = nodes_table(usage, wide=options.output == "wide")
+    return [nodes, totals_table(usage), room_table(usage)]
 
 
 def _printed(tables: list[Table], options: argparse.Namespace) -> str:

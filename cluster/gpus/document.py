@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from cluster.accounting.pods_without_gpu import PodWithoutGpu
+from cluster.accounting.room import room_by_model
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 
@@ -22,6 +23,11 @@ def to_document(usage: Usage) -> dict[str, Any]:
         "nodes": [_node(node) for node in usage.nodes],
         "consumers": [_consumer(consumer) for consumer in usage.consumers],
         "totals": [_resource(used, pending=True) for used in usage.totals()],
+        "room": [
+            {"model": one.model, "cards": room.size, "pods": room.pods, "nodes": room.nodes}
+            for one in room_by_model(usage.nodes)
+            for room in one.rooms
+        ],
         "podsWithoutGpu": [pod_without_gpu_document(pod) for pod in usage.without_gpu],
     }
 
@@ -84,6 +90,7 @@ def _consumer(consumer: Consumer) -> dict[str, Any]:
         "name": consumer.name,
         "owner": consumer.owner,
         "node": consumer.node or None,
+        "since": consumer.held_since or None,
         "starting": consumer.is_starting,
         "pods": list(consumer.pods),
         "idle": consumer.is_idle,

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from cluster.accounting.pods_without_gpu import taken_without_gpu
+from cluster.accounting.room import SIZES, room_by_model
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.narrow_terminal import fitted
@@ -20,6 +21,7 @@ _MILLI = 10**6
 UNKNOWN = "<unknown>"
 """As kubectl shows what it does not know."""
 _NONE = "<none>"
+ALL_MODELS = "all models"
 SHARE = "ALLOCATED/TOTAL"
 
 Cell = str | ResourceUsage
@@ -126,6 +128,19 @@ def totals_table(usage: Usage) -> Table:
             for used in usage.totals()
         ],
     )
+
+
+def room_table(usage: Usage) -> Table:
+    """One row for all nodes with whole cards and one for each model: how many new pods fit."""
+    sizes = (f"{size} CARD{'S' * (size > 1)}" for size in SIZES)
+    rows: list[tuple[Cell, ...]] = [
+        (
+            ALL_MODELS if one.model is None else one.model or _NONE,
+            *(str(room.pods) for room in one.rooms),
+        )
+        for one in room_by_model(usage.nodes)
+    ]
+    return Table(("ROOM FOR PODS WITH", *sizes), rows)
 
 
 def cards_table(usage: Usage) -> Table:

@@ -115,7 +115,10 @@ class Certificate(NamedTuple):
 
 
 class DecisionsPage(NamedTuple):
-    """All that the page says. `modes` are namespaces by mode; `problems` what is wrong."""
+    """All that the page says. `modes` are namespaces by mode; `problems` what is wrong.
+
+    `hidden` are the decisions that the filter leaves out.
+    """
 
     rows: tuple[LoggedDecision, ...]
     matching: int
@@ -128,6 +131,7 @@ class DecisionsPage(NamedTuple):
     replicas: tuple[tuple[Replica, Certificate | None], ...]
     milliseconds: tuple[float, float] | None
     exceptions: tuple[tuple[Exempted, int | None], ...]
+    hidden: int
 
     @property
     def pages(self) -> int:
@@ -156,6 +160,7 @@ def decisions_page(facts: WebhookFacts, wanted: Filter, today: datetime.date) ->
         tuple(replicas),
         (median(durations), durations[-1]) if durations else None,
         tuple((one, _days(one.ends, today)) for one in exceptions[:_MAX_ROWS]),
+        hidden=len(facts.decisions) - len(chosen),
     )
 
 

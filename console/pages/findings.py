@@ -100,7 +100,10 @@ class OwnerRow(NamedTuple):
 
 
 class FindingsPage(NamedTuple):
-    """All that the page says. `left_out` are rules and namespaces that the heat map lacks."""
+    """All that the page says. `left_out` are rules and namespaces that the heat map lacks.
+
+    `hidden` are the findings that the filter leaves out, and `hidden_owners` who has only those.
+    """
 
     counts: Mapping[str, int]
     rules: tuple[str, ...]
@@ -113,6 +116,8 @@ class FindingsPage(NamedTuple):
     first: int
     remarks: tuple[tuple[str, str], ...]
     not_evaluated: tuple[str, ...]
+    hidden: int
+    hidden_owners: int
 
     @property
     def pages(self) -> int:
@@ -139,7 +144,13 @@ def findings_page(results: Results, wanted: Filter, *, most: int = PAGE) -> Find
         first,
         tuple((r.level, r.message) for r in results.remarks if r.level != "note"),
         tuple(failed.message for failed in results.not_evaluated),
+        hidden=len(rows) - len(chosen),
+        hidden_owners=_count_owners(rows) - _count_owners(chosen),
     )
+
+
+def _count_owners(rows: Iterable[Row]) -> int:
+    return len({(row.namespace, row.owner) for row in rows})
 
 
 def chosen_rows(results: Results, wanted: Filter) -> list[Row]:

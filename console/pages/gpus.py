@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, starmap
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.device_holders import UNNAMED
 from cluster.accounting.pods_without_gpu import PodWithoutGpu
+from cluster.accounting.room import ModelRoom, Room, has_whole_cards, room_by_model, room_on
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.document import to_document
@@ -32,6 +33,7 @@ from console.pictures import (
     cards,
     shared_cards,
 )
+from console.utilisation import Busy, Utilisation
 
 STATES = ("free", "stranded", "unavailable", "overcommitted", "starting")
 NO_MODEL = "model not known"
@@ -42,20 +44,23 @@ OTHERS = "(other namespaces)"
 PAGE = 100
 """Nodes on one page."""
 _OPEN = 60  # nodes: so many are shown without a filter
-_SIZES = (1, 2, 4, 8)  # cards of one pod, for which room is counted
-_MAX_NAMESPACES, _MAX_OWNERS, _MAX_WAITING = 100, 15, 15
+_MAX_NAMESPACES, _MAX_OWNERS, _MAX_WAITING, _MAX_IDLE = 100, 15, 15, 10
 _GIB = 2**30 * 10**9
 _NANO = 10**9
 
 
 class Filter(NamedTuple):
-    """The choice of the viewer; an empty text is no filter. `page` counts from 1."""
+    """The choice of the viewer; an empty text is no filter. `page` counts from 1.
+
+    `resource` hides nothing: it is what namespaces, teams and owners are ranked by.
+    """
 
     model: str = ""
     namespace: str = ""
     team: str = ""
     state: str = ""
     node: str = ""
+    resource: str = ""
     page: int = 1
 
     @property
@@ -94,16 +99,11 @@ class NodeRow(NamedTuple):
     memory: str
 
 
-class Room(NamedTuple):
-    """On how many nodes there is room for a pod with so many cards, and for how many such pods."""
-
-    size: int
-    nodes: int
-    pods: int
-
-
 class Group(NamedTuple):
-    """The nodes of one model; `nodes` are those that are shown of `size`."""
+    """The nodes of one model; `nodes` are those that are shown of `size`.
+
+    `room` is empty if they have no whole cards.
+    """
 
     model: str
     size: int
@@ -115,7 +115,8 @@ class Group(NamedTuple):
 class Holder(NamedTuple):
     """The amounts of a resource that a namespace, a team or an owner has and waits for.
 
-    `namespace` is the team's name in the row of a team.
+    `namespace` is the team's name in the row of a team. `since` is when the first of its pods got
+    what it has; empty if that is not known, or if it has nothing.
     """
 
     namespace: str
@@ -124,16 +125,29 @@ class Holder(NamedTuple):
     allocated: str
     pending: str
     pods: int
+    since: str
 
 
 class Waiting(NamedTuple):
-    """A pod, or a claim, that waits for GPUs."""
+    """A pod, or a claim, that waits for GPUs. `since` is when it was made; empty if not known."""
 
     namespace: str
     name: str
     owner: str
     amounts: str
     is_pod: bool
+    since: str
+
+
+class Hidden(NamedTuple):
+    """How many of each the filter hides, which the page would show without it."""
+
+    nodes: int = 0
+    waiting: int = 0
+    without_gpu: int = 0
+    teams: int = 0
+    namespaces: int = 0
+    owners: int = 0
 
 
 class OwnerWithoutGpu(NamedTuple):
@@ -155,14 +169,31 @@ class RowWithoutGpu(NamedTuple):
     memory: str
 
 
+class Idle(NamedTuple):
+    """A pod with cards that were not busy: the amount of the resource, since when, and how busy."""
+
+    namespace: str
+    name: str
+    owner: str
+    node: str
+    amount: str
+    since: str
+    busy: Busy
+
+
 class GpusPage(NamedTuple):
     """All that the page says. `others` count the holders and pods that are left out.
 
-    `without_gpu` are the owners of pods on GPU nodes that ask for no GPU, and
-    `words_without_gpu` a text about these pods.
+    `room` is how many new pods fit on all nodes and on those of each model. The holders are of
+    `resource`, one of `resources`; of all of them, one after another, if it is empty. `without_gpu`
+    are the owners of pods on GPU nodes that ask for no GPU, and `words_without_gpu` a text about
+    these pods. `hidden` counts what the filter leaves out.
     """
 
     totals: tuple[Amounts, ...]
+    room: tuple[ModelRoom, ...]
+    resource: str
+    resources: tuple[str, ...]
     groups: tuple[Group, ...]
     teams: tuple[Holder, ...]
     other_teams: int
@@ -179,6 +210,7 @@ class GpusPage(NamedTuple):
     all_namespaces: tuple[str, ...]
     all_teams: tuple[str, ...]
     filter: Filter
+    hidden: Hidden
     shown: int
     matching: int
     nodes: int
@@ -304,11 +336,17 @@ def _team(namespace: str, teams: Teams) -> str:
 
 
 def gpus_page(
-    usage: Usage, wanted: Filter, teams: Teams | None = None, *, most: int = PAGE
+    usage: Usage,
+    wanted: Filter,
+    teams: Teams | None = None,
+    *,
+    most: int = PAGE,
+    all_resources: bool = False,
 ) -> GpusPage:
     """The page about `usage`, which is of the whole cluster, with at most so many nodes.
 
-    Without `teams` nothing is said about them.
+    Without `teams` nothing is said about them. Holders are of one resource, or of
+    `all_resources`, one after another.
     """
     of_namespaces = teams or {}
     chosen = filtered(usage, wanted, of_namespaces)
@@ -316,49 +354,113 @@ def gpus_page(
     nodes = chosen.nodes
     has_room = len(nodes) <= max(_OPEN, most - PAGE) or not wanted.is_empty
     shown = nodes[first : first + most] if has_room else ()
-    holders = _holders_of_nodes(usage.consumers, {node.name for node in shown})
-    rows = {node.name: _row(node, holders.get(node.name, ()), wanted) for node in shown}
-    namespaces, other_namespaces = _holders(
-        chosen.consumers, _MAX_NAMESPACES, lambda consumer: (consumer.namespace, "")
-    )
-    owners, other_owners = _holders(
-        chosen.consumers, _MAX_OWNERS, lambda consumer: (consumer.namespace, consumer.owner)
-    )
-    by_team, other_teams = _holders(
-        chosen.consumers if teams is not None else (),
-        _MAX_NAMESPACES,
-        lambda consumer: (_team(consumer.namespace, of_namespaces), ""),
-    )
+    of_nodes = _holders_of_nodes(usage.consumers, {node.name for node in shown})
+    rows = {node.name: _row(node, of_nodes.get(node.name, ()), wanted) for node in shown}
+    resources = _resources(usage.consumers)
+    resource = wanted.resource if wanted.resource in resources else next(iter(resources), "")
+    ranked = resources if all_resources else (resource,)
+    holder_of: dict[str, _HolderOf] = {
+        "namespaces": lambda consumer: (consumer.namespace, ""),
+        "owners": lambda consumer: (consumer.namespace, consumer.owner),
+        "teams": lambda consumer: (_team(consumer.namespace, of_namespaces), ""),
+    }
+    if teams is None:
+        del holder_of["teams"]
+    holders = {
+        kind: _holders(chosen.consumers, ranked, _MOST_BY_KIND[kind], key)
+        for kind, key in holder_of.items()
+    }
+    by_team, other_teams = holders.get("teams", ((), 0))
     without_gpu, other_without_gpu = _owners_without_gpu(chosen.without_gpu)
     waiting = [*_waiting(chosen.consumers)]
-    nameless = sum(len(c.pods) for c in chosen.consumers if c.namespace == OTHERS and not c.node)
     return GpusPage(
         totals=tuple(map(_amounts, chosen.totals())),
+        room=room_by_model(nodes),
+        resource="" if all_resources else resource,
+        resources=resources,
         groups=tuple(_groups(nodes, rows)),
         teams=by_team,
         other_teams=other_teams,
-        namespaces=namespaces,
-        other_namespaces=other_namespaces,
-        owners=owners,
-        other_owners=other_owners,
+        namespaces=holders["namespaces"][0],
+        other_namespaces=holders["namespaces"][1],
+        owners=holders["owners"][0],
+        other_owners=holders["owners"][1],
         without_gpu=without_gpu,
         other_without_gpu=other_without_gpu,
         words_without_gpu=words_about_pods_without_gpu(
             chosen, are_all=not (wanted.namespace or wanted.team)
         ),
         waiting=tuple(waiting[:_MAX_WAITING]),
-        other_waiting=max(len(waiting) - _MAX_WAITING, 0) + nameless,
+        other_waiting=max(len(waiting) - _MAX_WAITING, 0) + _nameless_waiting(chosen.consumers),
         models=tuple(sorted({_model(node) for node in usage.nodes})),
         all_namespaces=tuple(sorted(usage.namespaces())),
         all_teams=tuple(sorted({_team(name, of_namespaces) for name in usage.namespaces()}))
         if teams is not None
         else (),
         filter=wanted,
+        hidden=Hidden() if wanted.is_empty else _hidden(usage, chosen, ranked, holder_of),
         shown=len(shown),
         matching=len(nodes),
         nodes=len(usage.nodes),
         first=first,
     )
+
+
+def _hidden(
+    usage: Usage,
+    chosen: Usage,
+    resources: Collection[str],
+    holder_of: Mapping[str, _HolderOf],
+) -> Hidden:
+    """Return how many of each are in `usage` and not in `chosen`."""
+
+    def less(count: Callable[[Usage], int]) -> int:
+        return count(usage) - count(chosen)
+
+    holders = {
+        kind: less(lambda one, key=key: len(_keys(one.consumers, resources, key)))  # type: ignore[misc]  # mypy infers no type for the default
+        for kind, key in holder_of.items()
+    }
+    return Hidden(
+        nodes=less(lambda one: len(one.nodes)),
+        waiting=less(
+            lambda one: sum(1 for _ in _waiting(one.consumers)) + _nameless_waiting(one.consumers)
+        ),
+        without_gpu=less(lambda one: len({(pod.namespace, pod.owner) for pod in one.without_gpu})),
+        **holders,
+    )
+
+
+def _resources(consumers: Iterable[Consumer]) -> tuple[str, ...]:
+    """Return the resources that consumers have or wait for, first what most of them do."""
+    counts = Counter(resource for consumer in consumers for resource in consumer.amounts)
+    return tuple(sorted(counts, key=lambda resource: (-counts[resource], resource)))
+
+
+def idle_holders(
+    usage: Usage, wanted: Filter, teams: Teams | None, resource: str, utilisation: Utilisation
+) -> tuple[Idle, ...]:
+    """Return the pods with most of `resource` that was not busy in the last day.
+
+    Those of which that is not known are left out.
+    """
+    found: list[tuple[float, Idle]] = []
+    for consumer in filtered(usage, wanted, teams or {}).consumers:
+        amount = consumer.amounts.get(resource)
+        busy = utilisation.by_pod.get((consumer.namespace, consumer.name))
+        if amount and busy and busy.day is not None and consumer.node:
+            idle = float(amount) * (1 - busy.day / 100)
+            row = Idle(
+                namespace=consumer.namespace,
+                name=consumer.name,
+                owner=consumer.owner,
+                node=consumer.node,
+                amount=text(amount),
+                since=consumer.held_since,
+                busy=busy,
+            )
+            found.append((-idle, row))
+    return tuple(row for _, row in heapq.nsmallest(_MAX_IDLE, found))
 
 
 def as_document(usage: Usage, teams: Teams | None) -> dict[str, Any]:
@@ -436,28 +538,8 @@ def _groups(nodes: Sequence[NodeUsage], rows: Mapping[str, NodeRow]) -> Iterator
         found = [*members]
         totals = Usage(tuple(found), ()).totals()
         shown = tuple(rows[node.name] for node in found if node.name in rows)
-        yield Group(model, len(found), tuple(map(_amounts, totals)), tuple(_room(found)), shown)
-
-
-def _room(nodes: Sequence[NodeUsage]) -> Iterator[Room]:
-    """Room for pods of several cards, of which all must be on one node.
-
-    Partitions and shares are left out: pods seldom take several.
-    """
-    free = [
-        int(used.free) for node in nodes for used in node.resources if used.free and _is_whole(used)
-    ]
-    for size in _SIZES:
-        pods = [amount // size for amount in free if amount >= size]
-        yield Room(size, len(pods), sum(pods))
-
-
-def _is_whole(used: ResourceUsage) -> bool:
-    name = used.resource.rpartition("/")[2]
-    return (used.total or 0) <= _MAX_CARDS_OF_A_NODE and "mig-" not in name and "shared" not in name
-
-
-_MAX_CARDS_OF_A_NODE = 16  # more are replicas or shares
+        room = room_on(found) if has_whole_cards(found) else ()
+        yield Group(model, len(found), tuple(map(_amounts, totals)), room, shown)
 
 
 def _amounts(used: ResourceUsage) -> Amounts:
@@ -570,45 +652,82 @@ def _holders_of_nodes(
     return found
 
 
-def _holders(
-    consumers: Iterable[Consumer], most: int, holder_of: Callable[[Consumer], tuple[str, str]]
-) -> tuple[tuple[Holder, ...], int]:
-    """Return the `most` holders with the largest shares, and how many others there are.
+_HolderOf: TypeAlias = Callable[[Consumer], tuple[str, str]]
+"""The namespace and the owner of a consumer."""
+_MOST_BY_KIND = {
+    "namespaces": _MAX_NAMESPACES,
+    "owners": _MAX_OWNERS,
+    "teams": _MAX_NAMESPACES,
+}
 
-    A share is of what all have of the resource, or wait for: a card and a GiB are no common unit.
-    `holder_of` returns the namespace and the owner of a consumer.
+
+def _keys(
+    consumers: Iterable[Consumer], resources: Collection[str], holder_of: _HolderOf
+) -> set[tuple[str, str, str]]:
+    return {
+        (resource, *holder_of(consumer))
+        for consumer in consumers
+        for resource in consumer.amounts
+        if resource in resources
+    }
+
+
+class _Sums:
+    """The amounts of one holder, and since when it has the first of them."""
+
+    __slots__ = ("has", "pods", "since", "wants")
+
+    def __init__(self) -> None:
+        self.has: Amount = 0
+        self.wants: Amount = 0
+        self.pods = 0
+        self.since = ""
+
+    def add(self, consumer: Consumer, amount: Amount) -> None:
+        self.pods += len(consumer.pods) or 1
+        if not consumer.node:
+            self.wants += amount
+            return
+        self.has += amount
+        if since := consumer.held_since:
+            self.since = min(self.since or since, since)
+
+
+def _holders(
+    consumers: Iterable[Consumer], resources: Sequence[str], most: int, holder_of: _HolderOf
+) -> tuple[tuple[Holder, ...], int]:
+    """Return the `most` holders of the first of `resources`, then of the next, and so on.
+
+    Those with most come first: amounts of two resources are not compared, because a card and a GiB
+    have no common unit. Returns how many others there are, too.
     """
-    has: dict[tuple[str, str, str], Amount] = defaultdict(int)
-    wants: dict[tuple[str, str, str], Amount] = defaultdict(int)
-    pods: dict[tuple[str, str, str], int] = defaultdict(int)
-    sums: dict[str, Amount] = defaultdict(int)
+    sums: dict[tuple[str, str, str], _Sums] = defaultdict(_Sums)
+    wanted = frozenset(resources)
     for consumer in consumers:
         for resource, amount in consumer.amounts.items():
-            key = *holder_of(consumer), resource
-            sums[resource] += amount
-            (has if consumer.node else wants)[key] += amount
-            pods[key] += len(consumer.pods) or 1
+            if resource in wanted:
+                sums[resource, *holder_of(consumer)].add(consumer, amount)
 
-    def rank(key: tuple[str, str, str]) -> tuple[float, float, tuple[str, str, str]]:
-        there = float(sums[key[2]]) or 1.0
-        return -float(has.get(key, 0)) / there, -float(wants.get(key, 0)) / there, key
+    def rank(key: tuple[str, str, str]) -> tuple[int, Amount, Amount, tuple[str, str, str]]:
+        return resources.index(key[0]), -sums[key].has, -sums[key].wants, key
 
-    first = heapq.nsmallest(most, pods, key=rank)
+    first = heapq.nsmallest(most, sums, key=rank)
     rows = []
     for key in first:
-        namespace, owner, resource = key
-        allocated, pending = text(has.get(key, 0)), text(wants.get(key, 0))
+        resource, namespace, owner = key
+        found = sums[key]
         rows.append(
             Holder(
                 namespace=namespace,
                 owner=owner,
                 resource=resource,
-                allocated=allocated,
-                pending=pending,
-                pods=pods[key],
+                allocated=text(found.has),
+                pending=text(found.wants),
+                pods=found.pods,
+                since=found.since,
             )
         )
-    return tuple(rows), len(pods) - len(first)
+    return tuple(rows), len(sums) - len(first)
 
 
 def _waiting(consumers: Iterable[Consumer]) -> Iterator[Waiting]:
@@ -616,4 +735,16 @@ def _waiting(consumers: Iterable[Consumer]) -> Iterator[Waiting]:
         if not consumer.node and consumer.namespace != OTHERS:
             amounts = ", ".join(f"{text(a)} {name}" for name, a in consumer.amounts.items())
             is_pod = not consumer.name.startswith("resourceclaim/")
-            yield Waiting(consumer.namespace, consumer.name, consumer.owner, amounts, is_pod)
+            yield Waiting(
+                consumer.namespace,
+                consumer.name,
+                consumer.owner,
+                amounts,
+                is_pod,
+                consumer.held_since,
+            )
+
+
+def _nameless_waiting(consumers: Iterable[Consumer]) -> int:
+    """Return how many pods wait in namespaces that the viewer must not see."""
+    return sum(len(c.pods) for c in consumers if c.namespace == OTHERS and not c.node)

@@ -181,16 +181,21 @@ def evaluate(text: str, policy: Policy, mode: Action, namespace: str) -> Verdict
 def _new_pods(previews: list[Preview], policy: Policy, namespace: str) -> Iterator[Object]:
     """The pods that the manifests are or would make, as they are after the fixes."""
     for preview in previews:
-        for found in find_subjects(preview.after, policy.profile, namespace or None):
-            if isinstance(found, Pod):
-                home = found.object.namespace or namespace or "default"
-                metadata = {**found.metadata, "name": found.object.name, "namespace": home}
-                yield {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "metadata": metadata,
-                    "spec": {**found.spec},
-                }
+        yield from _pods_of(preview.after, policy, namespace)
+
+
+def _pods_of(raw: Any, policy: Policy, namespace: str) -> Iterator[Object]:
+    """The pod that an object is, or the pods that it would make."""
+    for found in find_subjects(raw, policy.profile, namespace or None):
+        if isinstance(found, Pod):
+            home = found.object.namespace or namespace or "default"
+            metadata = {**found.metadata, "name": found.object.name, "namespace": home}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": {**found.spec},
+            }
 
 
 def _new_claims(previews: list[Preview], namespace: str) -> Iterator[Object]:
@@ -265,24 +270,42 @@ def _diff(before: str, after: str) -> Iterator[tuple[str, str]]:
 def _admissions(
     previews: list[Preview], policy: Policy, mode: Action, namespace: str, today: datetime.date
 ) -> Iterator[Admission]:
-    """Yield the webhook's answer to each object, as it is created."""
+    """Yield the webhook's answer to each object, as it is created, and to its pods.
+
+    Workloads are admitted, so that the answer to the pods that their controllers make matters more.
+    """
     decider = Decider(policy)
     objects = [raw for p in previews for raw, _ in flatten_lists(as_object(p.before), ())]
     for raw in objects[:_MAX_ANSWERS]:
         review = _review(raw, namespace)
         if not _is_sent(review):
             continue
-        mutated = decider.mutate(review, mode, today)
-        after: Json = review.object
-        if mutated.operations:
-            context = Context(today, review.namespace, "", "CREATE")
-            after = fix(review.object, decider.rules, context).manifest
-        validated = decider.validate(review._replace(object=after), mode, today)
-        ref = object_ref(
-            review.kind, review.group, as_object(raw.get("metadata")), namespace or None
+        ref = str(
+            object_ref(review.kind, review.group, as_object(raw.get("metadata")), namespace or None)
         )
-        hooks = f"pods.{mode.word}" if review.is_pod else f"workloads.{mode.word}", mode.word
-        yield _admission(str(ref), hooks, mutated, validated)
+        yield _answer(decider, review, ref, mode, today)
+        if review.is_pod or review.is_claim:
+            continue
+        of_pods = [
+            _answer(
+                decider, _review(pod, namespace), f"pods of {ref}, by its template", mode, today
+            )
+            for pod in islice(_pods_of(raw, policy, namespace), _MAX_ANSWERS)
+        ]
+        yield from dict.fromkeys(of_pods)
+
+
+def _answer(
+    decider: Decider, review: AdmissionReview, name: str, mode: Action, today: datetime.date
+) -> Admission:
+    mutated = decider.mutate(review, mode, today)
+    after: Json = review.object
+    if mutated.operations:
+        context = Context(today, review.namespace, "", "CREATE")
+        after = fix(review.object, decider.rules, context).manifest
+    validated = decider.validate(review._replace(object=after), mode, today)
+    hooks = f"pods.{mode.word}" if review.is_pod else f"workloads.{mode.word}", mode.word
+    return _admission(name, hooks, mutated, validated)
 
 
 def _is_sent(review: AdmissionReview) -> bool:

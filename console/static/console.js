@@ -3,6 +3,7 @@
 // playground has its button, and everything else works as it is.
 
 const form = document.getElementById("playground");
+const KEPT = "gpuward playground"; // what sessionStorage calls the text of the playground
 const PAUSE = 400; // milliseconds after the last key
 
 function setUpPlayground() {
@@ -13,6 +14,7 @@ function setUpPlayground() {
   let running = null;
 
   async function check() {
+    keepText();
     running?.abort();
     if (manifest.value.trim() === "") {
       verdict.replaceChildren();
@@ -66,18 +68,51 @@ function setUpPlayground() {
   share.addEventListener("click", async () => {
     const chosen = new URLSearchParams(new FormData(form));
     history.replaceState(null, "", `#${chosen}`);
+    keepText();
     said.textContent = (await copied(location.href)) ? "Copied." : "The address has it now.";
   });
 
-  function readFragment() {
-    const chosen = new URLSearchParams(location.hash.slice(1));
+  function take(chosen) {
+    const before = manifest.value;
     for (const [name, value] of chosen) {
       if (name in form.elements) form.elements[name].value = value;
     }
+    return manifest.value !== before;
+  }
+
+  function readFragment() {
+    const chosen = new URLSearchParams(location.hash.slice(1));
+    take(chosen);
     if (chosen.has("manifest")) check();
   }
+
+  // The tab keeps the text for a reload, by the address that it was written at. The text stays in
+  // the browser.
+  const place = () => location.search + location.hash;
+
+  function keepText() {
+    try {
+      sessionStorage.setItem(KEPT, JSON.stringify([place(), [...new FormData(form)]]));
+    } catch {} // the browser keeps nothing, or has no room
+  }
+
+  function readKept() {
+    try {
+      const [where, chosen] = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
+      if (where !== place()) return false;
+      if (take(chosen)) check();
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  const menu = document.getElementById("examples");
+  menu.addEventListener("change", () => menu.requestSubmit());
+  menu.addEventListener("submit", () => sessionStorage.removeItem(KEPT));
+  form.addEventListener("input", keepText);
   addEventListener("hashchange", readFragment);
-  readFragment();
+  if (!readKept()) readFragment();
 }
 
 async function copied(text) {

@@ -50,6 +50,11 @@ gpu-3   Ready,SchedulingDisabled   <none>   amd.com/gpu      0/4               0
 RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   OVERCOMMITTED   PENDING
 amd.com/gpu      0/4               0      0          4             0               0
 nvidia.com/gpu   7/16              8      1          0             0               16
+
+ROOM FOR PODS WITH   1 CARD   2 CARDS   4 CARDS   8 CARDS
+all models           8        3         1         0
+<none>               0        0         0         0
+A100                 8        3         1         0
 """
 MODELS = """\
 MODEL    NODES   RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   OVERCOMMITTED
@@ -59,6 +64,11 @@ A100     2       nvidia.com/gpu   7/16              8      1          0
 RESOURCE         ALLOCATED/TOTAL   FREE   STRANDED   UNAVAILABLE   OVERCOMMITTED   PENDING
 amd.com/gpu      0/4               0      0          4             0               0
 nvidia.com/gpu   7/16              8      1          0             0               16
+
+ROOM FOR PODS WITH   1 CARD   2 CARDS   4 CARDS   8 CARDS
+all models           8        3         1         0
+<none>               0        0         0         0
+A100                 8        3         1         0
 """
 NAMESPACES = """\
 NAMESPACE   RESOURCE         ALLOCATED   PENDING   PODS
@@ -85,7 +95,10 @@ gpu-1   <unknown>   nvidia.com/gpu   1        team-b      notebook   pod/noteboo
         (["--namespace", "team-b"], OWNERS_OF_TEAM_B),
         (["-d", "gpu-1"], PODS_OF_GPU_1),
         (["-d", "gpu-1", "-n", "team-b"], PODS_OF_GPU_1),
-        (["--pod-cpu", "8", "--by", "model"], MODELS.replace("8      1", "7      2")),
+        (
+            ["--pod-cpu", "8", "--by", "model"],
+            MODELS.replace("8      1", "7      2").replace("8        3 ", "7        3 "),
+        ),
     ],
     ids=" ".join,
 )
@@ -94,6 +107,29 @@ def test_tables(
 ) -> None:
     assert main(["-f", cluster, *arguments]) == 0
     assert capsys.readouterr().out == expected
+
+
+def test_room_is_counted_of_whole_cards_alone(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Fifteen gigabytes of one card are no room for a pod with eight cards."""
+    objects = (
+        node("idle", {GPU: 8}, labels=A100),
+        node("memory", {"aliyun.com/gpu-mem": 15, "aliyun.com/gpu-count": 1}),
+        node("replicas", {GPU: 8}, labels={"nvidia.com/gpu.product": "A10-SHARED"}),
+        node("partitions", {"nvidia.com/mig-1g.5gb": 7}),
+    )
+    file = written(tmp_path, *objects)
+    assert main(["-f", file]) == 0
+    header, *rows = capsys.readouterr().out.split("\n\n")[2].splitlines()
+    assert header == "ROOM FOR PODS WITH   1 CARD   2 CARDS   4 CARDS   8 CARDS"
+    assert [row.split()[-5:] for row in rows] == [
+        ["models", "8", "4", "2", "1"],
+        ["A100", "8", "4", "2", "1"],
+    ]
+    assert main(["-f", file, "-o", "json"]) == 0
+    room = json.loads(capsys.readouterr().out)["room"]
+    assert room[3] == {"model": None, "cards": 8, "pods": 1, "nodes": 1}
 
 
 def test_what_is_free_of_shared_cards_says_how_much_one_has(

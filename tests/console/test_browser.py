@@ -33,6 +33,7 @@ PAGES = (
     "/findings?as=deny",
     "/owners?level=note",
     "/decisions",
+    "/doctor",
     "/rules",
     "/rules/visible-devices-env",
     "/playground",
@@ -40,6 +41,26 @@ PAGES = (
 )
 BYPASS = (ROOT / "examples" / "bypass.yaml").read_text(encoding="utf-8")
 USER = "alice"
+PHONE = ViewportSize(width=390, height=844)
+COLLISIONS = """() => {
+  const found = [];
+  for (const row of document.querySelectorAll("tr, dl > div, .total, .legend")) {
+    const boxes = [...row.children].map((one) => [one, one.getBoundingClientRect()]);
+    for (const [one, a] of boxes) {
+      for (const [other, b] of boxes) {
+        const width = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const height = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (one !== other && width > 1 && height > 1) found.push(row.innerText);
+      }
+    }
+    for (const [one, box] of boxes) {
+      const style = getComputedStyle(one);
+      const isWide = one.scrollWidth > one.clientWidth + 1 && style.overflowX === "visible";
+      if (isWide && box.width > 1 && style.display !== "inline") found.push(one.innerText);
+    }
+  }
+  return found;
+}"""
 WIDE, NARROW = ViewportSize(width=1360, height=900), ViewportSize(width=360, height=780)
 
 
@@ -128,6 +149,7 @@ def test_a_person_pastes_a_manifest_and_copies_its_fix(browser: Browser, address
         page.goto("/playground")
         page.get_by_label("Manifest").fill(BYPASS)
         verdict = page.locator("#verdict")
+        expect(verdict).to_contain_text("Pod research/notebook")  # no longer of the example
         expect(verdict).to_contain_text('admission webhook "deny.gpuward.io" denied the request')
         marks = verdict.locator(".mark.error")
         expect(marks.first).to_contain_text("visible-devices-env")
@@ -163,6 +185,65 @@ def test_a_person_drops_a_file_and_sees_where_it_would_run(page: Page) -> None:
     page.get_by_label("Manifest").dispatch_event("drop", {"dataTransfer": large})
     expect(page.locator("#said")).to_contain_text("large.yaml is too large")
     expect(page.get_by_label("Manifest")).to_have_value(BYPASS)
+
+
+def test_the_playground_keeps_its_text_on_reload_and_a_menu_replaces_it(page: Page) -> None:
+    page.goto("/playground")
+    manifest = page.get_by_label("Manifest")
+    expect(manifest).to_have_value(re.compile("name: notebook"))
+    expect(page.locator("#verdict")).to_contain_text("denied the request")
+    manifest.fill(BYPASS)
+    page.locator("[name=mode]").select_option("warn")
+    page.reload()
+    expect(manifest).to_have_value(BYPASS)
+    expect(page.locator("[name=mode]")).to_have_value("warn")
+    expect(page.locator("#verdict")).to_contain_text("Pod research/fine-tuning")
+    page.get_by_role("link", name="GPUs").click()
+    page.get_by_role("link", name="Playground").click()
+    expect(manifest).to_have_value(BYPASS)
+    page.get_by_label("Example").select_option(label="A RayCluster whose head also asks for a card")
+    expect(manifest).to_have_value(re.compile("kind: RayCluster"))
+    expect(page.locator("#verdict")).to_contain_text("pods of RayCluster research/ray")
+    page.reload()
+    expect(manifest).to_have_value(re.compile("kind: RayCluster"))
+
+
+def test_a_word_explains_itself_on_a_click(page: Page) -> None:
+    page.goto("/")
+    meaning = page.locator("#word-stranded")
+    expect(meaning).to_be_hidden()
+    page.get_by_role("button", name="Stranded").first.click()
+    expect(meaning).to_be_visible()
+    expect(meaning).to_contain_text("no CPU, memory or room for a pod left")
+    page.keyboard.press("Escape")
+    expect(meaning).to_be_hidden()
+
+
+def test_a_person_searches_the_rules_on_a_page_that_is_short(
+    browser: Browser, address: str
+) -> None:
+    with browser.new_context(base_url=address, viewport=NARROW) as context:
+        page = context.new_page()
+        page.goto("/rules")
+        assert page.evaluate("document.documentElement.scrollHeight") < 3_000
+        page.get_by_role("searchbox").fill("bypass variable")
+        page.get_by_role("button", name="Search").click()
+        expect(page.get_by_role("link", name="visible-devices-envfrom")).to_be_visible()
+        expect(page.locator("main")).to_contain_text(re.compile(r"and \d+ rules hidden"))
+        page.goto("/rules")
+        page.locator("summary").filter(has_text="bypass").click()
+        expect(page.get_by_role("link", name="visible-devices-env")).to_be_visible()
+
+
+def test_nothing_collides_in_a_narrow_window(browser: Browser, address: str) -> None:
+    """No two texts of a page share a place, and a number has a space before what follows."""
+    with browser.new_context(base_url=address, viewport=PHONE) as context:
+        page = context.new_page()
+        for path in PAGES:
+            page.goto(path)
+            assert page.evaluate(COLLISIONS) == [], path
+        page.goto("/")
+        expect(page.locator(".nodes .left").first).to_have_text(re.compile(r"^96 CPU\s+1024Gi$"))
 
 
 def test_a_link_has_the_manifest_where_the_server_does_not_see_it(

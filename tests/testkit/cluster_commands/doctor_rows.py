@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from cluster.doctor.checks.dry_runs import NOT_WANTED
 from cluster.doctor.checks.failed_calls import CountedCalls
-from cluster.doctor.cli import examine
+from cluster.doctor.examination import examine
 from cluster.doctor.facts import DoctorFacts, Request, read_facts
 from cluster.doctor.rows import Row, State
 from cluster.doctor.verdict import Verdict

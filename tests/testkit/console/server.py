@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import datetime
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +11,10 @@ from typing import Any
 
 from aiohttp import web
 
-from cluster.source.files import FileSource
 from cluster.source.store import ObjectStore
 from console.access import Access
-from console.cli import DEMO, take_demo_log
+from console.cli import take_demo_log
+from console.demo import demo_source
 from console.server import Console
 from console.state import FOLLOWED, ClusterState
 from policies.loading import default_policy
@@ -38,14 +38,14 @@ def live_state(
     return state
 
 
-def demo_objects() -> list[Any]:
+def demo_objects(now: datetime.datetime | None = None) -> list[Any]:
     """The objects of the cluster that `gpuward console --demo` shows."""
-    return [*FileSource([DEMO], io.BytesIO()).list_all({}, None, lambda _: None)]
+    return [*demo_source(now).list_all({}, None, lambda _: None)]
 
 
-def demo_state() -> ClusterState:
+def demo_state(now: datetime.datetime | None = None) -> ClusterState:
     """The state of the cluster that `gpuward console --demo` shows."""
-    state = live_state(demo_objects(), "demo cluster")
+    state = live_state(demo_objects(now), "demo cluster")
     take_demo_log(state)
     return state
 

@@ -33,6 +33,7 @@ from tests.testkit.control_plane.sources import (
     KUBERNETES,
     KUEUE,
     KYVERNO,
+    PROMETHEUS,
     REPORT_KINDS,
     SCHEDULER_FILTERS,
     WORKLOAD_CONTROLLERS,
@@ -104,6 +105,11 @@ def chart_tools() -> Programs:
     They are not part of `programs()`, so that only the tests that need them wait for their build.
     """
     return _programs(CHART_TOOLS, CHART_LINTER)
+
+
+def prometheus() -> Programs:
+    """The server Prometheus, and promtool."""
+    return _programs(PROMETHEUS)
 
 
 def krew() -> Path:

@@ -179,6 +179,14 @@ CHART_TOOLS = Source(
 # A module of its own: it needs parts of Kubernetes' API that promtool's version lacks.
 CHART_LINTER = Source("chart-linter", {"kube-score": "github.com/zegl/kube-score/cmd/kube-score"})
 
+_PROMETHEUS = "github.com/prometheus/prometheus/cmd"
+PROMETHEUS = Source(
+    "prometheus",
+    {"prometheus": f"{_PROMETHEUS}/prometheus", "promtool": f"{_PROMETHEUS}/promtool"},
+    flags=("-tags=remove_all_sd",),
+    duration="two to fifteen minutes",
+)
+
 KREW = Source("krew", {"krew": "sigs.k8s.io/krew/cmd/krew"}, duration="half a minute")
 
 # The CustomResourceDefinitions of reports, as Kyverno and OpenReports install them.
