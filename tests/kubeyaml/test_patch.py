@@ -337,6 +337,7 @@ def test_a_text_without_a_final_line_break_gets_none() -> None:
         ("{!!str a, c: 1}\n", replace("/a", 1), "the key has an anchor or a tag"),
         ('{"a\n  b", c: 1}\n', replace("/a b", 1), "the key is on several lines"),
         ("a:\n\r- 1\n", add("/a/-", 2), "line breaks other than newlines"),
+        ("a:\n- #\rb: 1\n", remove("/a/0"), "line breaks other than newlines"),
         ('"{{ .a }}": 1\n', move("/{{ .a }}", "/d"), "a template fills in this text"),
     ],
 )
