@@ -347,6 +347,12 @@ def test_what_cannot_be_edited_alone_is_refused(
     assert reason in refusal(text, operation)
 
 
+def test_a_tag_and_a_bracket_keep_a_blank_between_them() -> None:
+    assert patched("a: [!x, 1]\n", remove("/a/1")) == "a: [!x ]\n"
+    assert patched("{!x a: !y, b: 1}\n", remove("/b")) == "{!x a: !y }\n"
+    assert patched("a: [!x b, 1]\n", remove("/a/1")) == "a: [!x b]\n"
+
+
 def test_a_refusal_names_the_place() -> None:
     for operation in (replace("/c/0/b", 2), add("/c/0/b", 2), remove("/c/0/b")):
         with pytest.raises(PatchError) as caught:
