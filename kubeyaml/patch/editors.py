@@ -217,7 +217,15 @@ class FlowEditor:
             self._refuse_comments(begin, end)
             if "<<" in self._source.text_between(begin, end):
                 raise PatchError("a merge key (<<) stands beside the entry")
-        return [Splice(start, stop)]
+        return [Splice(start, stop, self._blank_behind_tag(number))]
+
+    def _blank_behind_tag(self, removed: int) -> str:
+        """The blank between a bracket and a tag, which a removed entry separates: `[!x, a]`."""
+        if not removed or removed < len(self._entries) - 1:
+            return ""
+        left = self._source.text_between(self._starts[removed - 1], self._entries[removed - 1].end)
+        words = left.split()
+        return " " if words and words[-1].startswith("!") else ""
 
     def _add_first(self, key: str | int, value: Any) -> list[Splice]:
         start, stop = self._place.start, self._place.end

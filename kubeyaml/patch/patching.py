@@ -109,6 +109,7 @@ class _Patching:
     def __init__(self, text: str, document: Document) -> None:
         self.document = document
         self.source = SourceText(text, document.start, document.end)
+        self._given = self.source
         refuse_template_directives(self.source)
         self.ends_in_block_scalar = ends_in_block_scalar(self.source, document.place)
         self._layout = layout_of(self.source, document)
@@ -168,9 +169,9 @@ class _Patching:
         self.source = SourceText(text)
 
     def explain(self, reason: str) -> str:
-        """Return what in the text explains that the new one is wrong; `reason` if nothing does."""
-        source = self.source
-        if _OTHER_LINE_BREAK_PATTERN.search(source.text, source.start, source.end):
+        """Return what in the given text explains that the new one is wrong; else `reason`."""
+        given = self._given
+        if _OTHER_LINE_BREAK_PATTERN.search(given.text, given.start, given.end):
             return "the text has line breaks other than newlines, such as a carriage return alone"
         return reason
 

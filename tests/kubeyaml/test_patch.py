@@ -337,6 +337,7 @@ def test_a_text_without_a_final_line_break_gets_none() -> None:
         ("{!!str a, c: 1}\n", replace("/a", 1), "the key has an anchor or a tag"),
         ('{"a\n  b", c: 1}\n', replace("/a b", 1), "the key is on several lines"),
         ("a:\n\r- 1\n", add("/a/-", 2), "line breaks other than newlines"),
+        ("a:\n- #\rb: 1\n", remove("/a/0"), "line breaks other than newlines"),
         ('"{{ .a }}": 1\n', move("/{{ .a }}", "/d"), "a template fills in this text"),
     ],
 )
@@ -344,6 +345,12 @@ def test_what_cannot_be_edited_alone_is_refused(
     text: str, operation: Operation, reason: str
 ) -> None:
     assert reason in refusal(text, operation)
+
+
+def test_a_tag_and_a_bracket_keep_a_blank_between_them() -> None:
+    assert patched("a: [!x, 1]\n", remove("/a/1")) == "a: [!x ]\n"
+    assert patched("{!x a: !y, b: 1}\n", remove("/b")) == "{!x a: !y }\n"
+    assert patched("a: [!x b, 1]\n", remove("/a/1")) == "a: [!x b]\n"
 
 
 def test_a_refusal_names_the_place() -> None:
