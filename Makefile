@@ -74,9 +74,9 @@ test-oldest: .venv/.dev
 		--ignore=tests/controllers $(PYTEST)
 
 # Beside the real Kueue, JobSet, LeaderWorkerSet, KubeRay, Trainer, KServe, Kyverno and Gatekeeper, which
-# are built once.
+# are built once. All of them run on the same cores, so that tests may wait for long.
 test-controllers: .venv/.dev control-plane
-	@$(BIN)/python -m pytest -q tests/controllers $(PYTEST)
+	@GPUWARD_PATIENCE="$${GPUWARD_PATIENCE:-3}" $(BIN)/python -m pytest -q tests/controllers $(PYTEST)
 
 # Builds the control plane for tests, once; a later call returns immediately.
 control-plane: .venv/.dev

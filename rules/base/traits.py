@@ -77,6 +77,7 @@ RAY_GPUS = 1 << 58  # not of a Pod: what KubeRay makes a pod of says with how ma
 KAI_QUEUE = 1 << 59  # the KAI_QUEUE_LABEL, of the pod or of what makes it
 EVERY_POD = 1 << 60  # nothing: what every pod has
 VARIABLE_KEY = 1 << 61  # of a ConfigMap or Secret: a key that is a variable of runtimes
+QUEUED_TEMPLATE = 1 << 62  # not of a Pod: what makes it has the label of a queue of Kueue
 
 GPU = GPU_RESOURCE | CLAIM_IN_CONTAINER | RESOURCE_CLAIMS_OF_POD | GPU_ANNOTATION
 GPU_OR_NODE_CONSTRAINT = GPU | NODE_CONSTRAINT
@@ -87,7 +88,7 @@ GPU_EVIDENCE |= GPU_VARIABLE | TOLERATION | KNOWN_GPU_NODES
 WHOLE_OBJECTS = NODE | NODE_POOL | LIMIT_RANGE | KUBELET_CONFIG | WEBHOOK_CONFIGURATION
 WHOLE_OBJECTS |= GPU_WORKLOAD | NODE_AGENT | CLUSTER_QUEUE | NODE_CHOOSING_OBJECT
 WHOLE_OBJECTS |= DEVICE_CLASS | DEVICE_TAINT_RULE | DEVICE_PLUGIN_CONFIG | GPU_OPERATOR
-WHOLE_OBJECTS |= RAY_GPUS | VARIABLE_KEY
+WHOLE_OBJECTS |= RAY_GPUS | VARIABLE_KEY | QUEUED_TEMPLATE
 
 # The taints that Kubernetes makes pods tolerate, NVIDIA's cards, and the resources of one sharing
 # system.

@@ -27,10 +27,12 @@ from rules.base.traits import (
     POD_RESOURCES,
     PROFILE_ENFORCED_LABELS,
     PROFILE_SCHEDULERS,
+    QUEUED_TEMPLATE,
     QUOTA,
     RAY_GPUS,
 )
 from rules.gpu.devices import Device, devices
+from rules.gpu.quotas import is_queued_by_template
 from rules.inventory.inventory import (
     ConfigMap,
     GpuNodes,
@@ -87,6 +89,8 @@ def _traits_of_pod(pod: Pod) -> int:
     traits = spec_traits(pod.spec) | _traits_of_metadata(pod.metadata_view)
     if RAY_GPUS_OPTION in as_object(pod.holder.get(RAY_OPTIONS_FIELD)):
         traits |= RAY_GPUS
+    if is_queued_by_template(pod):
+        traits |= QUEUED_TEMPLATE
     if KAI_QUEUE_LABEL in pod.owner_labels:
         traits |= KAI_QUEUE
     owner = pod.owner_metadata if pod.is_final else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable, Iterator
 
@@ -39,7 +40,6 @@ from webhook.registration import MODE_LABEL
 pytest_plugins = ["tests.testkit.controllers.fixtures"]
 NODE, OTHER_NODE = "gpu-controllers", "cpu-controllers"
 NODE_LABELS = {"nvidia.com/gpu.present": "true"}
-WRITES_OF_ONE_OBJECT = 25
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +61,17 @@ def cluster(plane: ControlPlane, running: dict[str, Controller]) -> Iterator[Con
 
 
 @pytest.fixture(scope="module", params=["webhook", "policies"])
-def new_namespace(request: pytest.FixtureRequest, cluster: ControlPlane) -> Callable[[], str]:
+def new_namespace(
+    request: pytest.FixtureRequest, cluster: ControlPlane, exports: Exports
+) -> Iterator[Callable[[], str]]:
     """Makes namespaces in mode deny: of the webhook, or of the policies that gpuward exports."""
     if request.param == "webhook":
         request.getfixturevalue("server")
-        return lambda: cluster.namespace({MODE_LABEL: "deny"})
-    exports = Exports(cluster)
+        yield lambda: cluster.namespace({MODE_LABEL: "deny"})
+        return
     first = exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
-    return lambda: exports.namespace_like(first)
+    yield lambda: exports.namespace_like(first)
+    exports.remove(first)
 
 
 @pytest.fixture
@@ -95,6 +98,7 @@ def _prepared(cluster: ControlPlane, namespace: str) -> Iterator[str]:
 def test_it_runs_once_and_leaves_nothing(
     cluster: ControlPlane, guarded: str, unguarded: str, name: str, queue: str
 ) -> None:
+    started = datetime.datetime.now(datetime.UTC)
     example = EXAMPLES[name]()
     example = example.queued() if queue else example
     pods = run(cluster, guarded, example)
@@ -105,7 +109,7 @@ def test_it_runs_once_and_leaves_nothing(
         tolerations = [json.dumps(t, sort_keys=True) for t in each["spec"]["tolerations"]]
         assert len(tolerations) == len(set(tolerations))
     assert apply_again(cluster, guarded, example) == apply_again(cluster, unguarded, example)
-    assert repeated_writes(cluster, guarded, WRITES_OF_ONE_OBJECT) == {}
+    assert repeated_writes(cluster, guarded, started) == {}
     remove(cluster, guarded, example)
 
 
@@ -135,8 +139,14 @@ def test_a_queue_admits_no_more_than_its_quota(cluster: ControlPlane, guarded: s
 
     eventually(is_waiting, what="the second Job waits for its quota")
     assert len(list_pods(cluster, guarded)) == 1
-    remove_first = ("delete", first.resource, "-n", guarded, TIMEOUT)
-    cluster.kubectl(*remove_first)
+    cluster.kubectl("delete", first.resource, "-n", guarded, TIMEOUT)
+
+    def is_alone() -> bool:
+        names = [each["metadata"]["name"] for each in list_pods(cluster, guarded)]
+        assert [name.startswith("second-") for name in names] == [True], names
+        return True
+
+    eventually(is_alone, what="there is no pod but that of the second Job")
     wait_for_pods(cluster, guarded, second)
     remove(cluster, guarded, second)
 

@@ -41,7 +41,13 @@ from tests.testkit.controllers.examples import (
     resource_flavor,
     training_runtime,
 )
-from tests.testkit.controllers.steps import gpu_pods, remove, repeated_writes, run, wait_for_pods
+from tests.testkit.controllers.steps import (
+    gpu_pods,
+    remove,
+    repeated_writes,
+    run,
+    wait_for_pods,
+)
 from tests.testkit.end_to_end.steps import apply, list_pods, namespace_with_policy
 
 pytest_plugins = ["tests.testkit.controllers.fixtures"]
@@ -144,6 +150,7 @@ def test_kueue_never_admits_what_the_rule_reports(
 def test_a_policy_that_fixes_workloads_lets_kueue_admit_them(
     cluster: ControlPlane, fixed: str, name: str
 ) -> None:
+    started = datetime.datetime.now(datetime.UTC)
     example = KINDS[name]().queued("tainted")
     apply(cluster, fixed, example.manifest)
     pods = gpu_pods(wait_for_pods(cluster, fixed, example))
@@ -156,7 +163,7 @@ def test_a_policy_that_fixes_workloads_lets_kueue_admit_them(
     assert (again.returncode == 0) is (name != "job_set")
     stored = cluster.kubectl("get", example.resource, "-n", fixed, "-o", "json").stdout
     assert stored.count('"key": "nvidia.com/gpu"') == TEMPLATES[name]
-    assert repeated_writes(cluster, fixed, 25) == {}
+    assert repeated_writes(cluster, fixed, started) == {}
     remove(cluster, fixed, example)
 
 
@@ -209,6 +216,41 @@ def test_a_flavor_that_adds_the_toleration_needs_nothing_else(
         example = make().queued("tolerated")
         run(cluster, warned, example)
         remove(cluster, warned, example)
+
+
+# One of their templates asks for no GPU.
+@pytest.mark.parametrize("name", ["job_set", "ray_cluster", "ray_job", "ray_service"])
+def test_all_flavors_of_the_queue_are_gpu_nodes(
+    cluster: ControlPlane,
+    fixed: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    name: str,
+) -> None:
+    """Kueue admits no workload of which one template cannot be; audit and `why` say so too."""
+    for made in cluster_queue(
+        16, resource_flavor("gpus-only", nodeLabels=NODE_LABELS, nodeTaints=[TAINT])
+    ):
+        apply(cluster, "default", made)
+    apply(cluster, fixed, local_queue("gpus-only", "gpus-only"))
+    example = EXAMPLES[name]().queued("gpus-only")
+    file = tmp_path / "workload.json"
+    file.write_text(json.dumps(example.manifest), encoding="utf-8")
+    where = ["--kubeconfig", str(cluster.kubeconfig), "-n", fixed]
+    assert why(["--manifest", str(file), *where]) == 1
+    assert "which asks for no GPU, does not tolerate the taint" in capsys.readouterr().out
+    apply(cluster, fixed, example.manifest)
+    eventually(lambda: _says_untolerated(cluster, fixed), what="Kueue names the taint")
+    assert not list_pods(cluster, fixed)
+    audit([*where, "-o", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    [told] = [
+        finding["message"]
+        for finding in findings
+        if (finding["kind"], finding["rule"]) == (example.manifest["kind"], "untolerated-flavor")
+    ]
+    assert "which asks for no GPU" in told
+    remove(cluster, fixed, example)
 
 
 POOL, SITE, RACK = "example.com/pool", "example.com/site", "example.com/rack"

@@ -17,7 +17,7 @@ import yaml
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.build import module_folder
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.control_plane.sources import KUEUE, WORKLOAD_CONTROLLERS
 from tests.testkit.controllers.controller import Controller
 from tests.testkit.controllers.steps import events, gpu_pods
@@ -119,8 +119,11 @@ def test_a_train_job_with_a_runtime_of_torchtune_gets_its_pods(
     eventually(same_pods, what=f"{runtime} gets its pods")
     assert not [text for text in events(cluster, guarded) if "gpuward" in text]
     for namespace in (guarded, unguarded):
+        cluster.kubectl("delete", "trainjob", "tune", "-n", namespace, TIMEOUT)
         cluster.kubectl("delete", "namespace", namespace, "--wait=false")
         cluster.kubectl("delete", "persistentvolume", f"tune-{namespace}", "--wait=false")
+    # Trainer keeps it while a TrainJob uses it.
+    cluster.kubectl("delete", "clustertrainingruntime", runtime, TIMEOUT)
 
 
 def _create_train_job(plane: ControlPlane, namespace: str, runtime: str) -> None:

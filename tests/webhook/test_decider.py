@@ -482,7 +482,7 @@ QUEUED = {"kueue.x-k8s.io/queue-name": "gpus"}
 
 def queue_with(taint: FlavorTaint) -> Inventory:
     """A queue whose only flavor states this taint."""
-    shared = ClusterQueue(frozenset(), {"nvidia.com/gpu": ("a100",)})
+    shared = ClusterQueue(frozenset(), dict.fromkeys(("nvidia.com/gpu", "cpu"), ("a100",)))
     return Inventory(
         {
             LocalQueue: {"team-vision": {"gpus": LocalQueue("shared")}},
@@ -603,6 +603,28 @@ def test_a_workload_that_its_queue_never_admits_is_warned_about() -> None:
     fixed = Admission("workloads: fix\nrules: {untolerated-flavor: {fix: true}}\n", inventory=known)
     added = fixed.mutate(QUEUED_BY_TEMPLATE["Job"]).operations
     assert "example.com/team" in str(added)
+
+
+def test_what_gke_tolerates_in_pods_is_added_to_templates_where_the_flavor_is_known() -> None:
+    """The admission of GKE comes after Kueue has compared the template."""
+    policy, new = "profiles: [gke]\nworkloads: fix\n", QUEUED_BY_TEMPLATE["Job"]
+    assert not Admission(policy).mutate(new).operations
+    known = queue_with(FlavorTaint("nvidia.com/gpu", "present", "NoSchedule"))
+    fixed = patched(new, Admission(policy, inventory=known).mutate(new).operations)
+    [toleration] = fixed["spec"]["template"]["spec"]["tolerations"]
+    assert toleration["key"] == "nvidia.com/gpu"
+
+
+def test_a_template_without_gpus_that_its_queue_never_admits_is_warned_about() -> None:
+    """It is no reason to let it onto GPU nodes: no fix adds the toleration."""
+    known = queue_with(FlavorTaint("nvidia.com/gpu", "present", "NoSchedule"))
+    template = {"spec": {"containers": [container(resources={"requests": {"cpu": "1"}})]}}
+    new = workload("batch/v1", "Job", {"template": template}, **QUEUED)
+    for policy in ("", "workloads: fix\n"):
+        answer = Admission(policy, inventory=known).mutate(new)
+        assert "which asks for no GPU, does not tolerate the taint" in str(answer.warnings)
+        assert not answer.operations
+    assert not Admission().mutate(new).warnings
 
 
 @pytest.mark.parametrize("queue", ["research", "team", ""])

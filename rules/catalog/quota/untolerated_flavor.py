@@ -5,12 +5,17 @@ What it does
 Follows the label `kueue.x-k8s.io/queue-name` of a workload to its ClusterQueue and to the
 ResourceFlavors of which the workload can get the GPUs that its pods ask for, and whose `nodeLabels`
 the pods select, or do not exclude. Finds pod templates that do not tolerate the `nodeTaints` of any
-of these flavors. Of a flavor with a Topology whose
-last level is `kubernetes.io/hostname`, the taints that all its GPU nodes have count too.
-Tolerations that a flavor itself adds count, and so does every flavor that is not known: then
-nothing is reported. The linter knows the queues, flavors, topologies and nodes in the manifests of
-the same run, and `gpuward audit` those of the cluster. The webhook knows them with
-`clusterInventory.queues`, and the nodes with `clusterInventory.nodes`.
+of these flavors. Of a flavor with a Topology whose last level is `kubernetes.io/hostname`, the
+taints that all its GPU nodes have count too. Tolerations that a flavor itself adds count, and so
+does every flavor that is not known: then nothing is reported.
+
+Kueue admits all templates of a workload or none. So one that asks for no GPU, as that of the head
+of a RayCluster, is found too, where every flavor of its CPU or memory has in `nodeTaints` a taint
+of the profile that it does not tolerate.
+
+The linter knows the queues, flavors, topologies and nodes in the manifests of the same run, and
+`gpuward audit` those of the cluster. The webhook knows them with `clusterInventory.queues`, and the
+nodes with `clusterInventory.nodes`.
 
 The template of a TrainJob is in its TrainingRuntime or ClusterTrainingRuntime. With that in the
 manifests or in the cluster, the linter and the audit merge both as Kubeflow Trainer does. The
@@ -32,7 +37,8 @@ Fix safety
 The fix adds the toleration to the template. It is made by default for a taint of the profile, as
 that of `toleration-default`, which this rule replaces there; for any other taint, and for a choice
 between several flavors, only if the policy says `fix: true`. The webhook changes templates only
-with `workloads: fix`, when a workload is created; on update it keeps the toleration.
+with `workloads: fix`, when a workload is created; on update it keeps the toleration. Templates that
+ask for no GPU get none: what they lack may be a flavor of other nodes.
 
 References
 ----------
@@ -43,15 +49,18 @@ References
   `pkg/cache/scheduler/tas_flavor_snapshot.go` (`fillInCounts`)
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 from rules.base.json_values import append, display
-from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES
-from rules.gpu.devices import requested_resources
+from rules.base.quantity import Quantity, parse
+from rules.base.traits import GPU_RESOURCE, KNOWN_QUEUES, QUEUED_TEMPLATE
+from rules.gpu.devices import pod_requests_gpu, requested_resources
 from rules.gpu.quotas import ClusterQueueOfPod, cluster_queue_of, is_queued_by_template
 from rules.inventory.inventory import (
     HOSTNAME_LABEL,
     FlavorNodes,
+    FlavorTaint,
     Inventory,
     ResourceFlavor,
     Topology,
@@ -62,6 +71,7 @@ from rules.profile.profile import Taint
 from rules.rule import Action, Context, Finding, Findings, Fix, Pod, define_rule
 
 _IGNORED_EFFECT = "PreferNoSchedule"
+_OTHER_RESOURCES = ("cpu", "memory")
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -70,31 +80,51 @@ def check(pod: Pod, context: Context) -> Findings:
     if known is None or not pod.is_complete:
         return
     reported: set[Taint] = set()
-    for resource in requested_resources(pod):
+    has_gpus = pod_requests_gpu(pod)
+    for resource in requested_resources(pod) if has_gpus else _other_resources(pod):
         # Of flavors for other nodes than the pod selects says `flavor-mismatch`.
         flavors, others, _ = flavors_of(pod, resource, known, context.inventory)
         taints = [_untolerated_taint(pod, flavor, known, context.inventory) for flavor in flavors]
         untolerated = [taint for taint in taints if taint is not None]
         if not untolerated or len(untolerated) < len(flavors) or untolerated[0] in reported:
             continue
+        if not has_gpus and None in (_taint_of_profile(pod, taint) for taint in untolerated):
+            continue
         reported.add(untolerated[0])
         more = f" nor those of {len(flavors) - 1} more" if len(flavors) > 1 else ""
         words = f"{display_taint(untolerated[0])} of the flavor {display(flavors[0])}{more}"
         where = "on no other nodes that it selects" if others else "nowhere else"
         queue = f"{display(known.target)}, which has {resource} {where}"
-        yield _finding(pod, untolerated, words, queue)
+        finding = _finding if has_gpus else _finding_without_gpus
+        yield finding(pod, untolerated, f"{words} of the ClusterQueue {queue}")
 
 
-def _finding(pod: Pod, taints: list[Taint], words: str, queue: str) -> Finding:
+def _other_resources(pod: Pod) -> tuple[str, ...]:
+    """What a template without GPUs asks for; nothing of a pod that is queued itself."""
+    if not is_queued_by_template(pod):
+        return ()
+    amounts = [{**container.limits, **container.requests} for container in pod.containers]
+    return tuple(
+        name
+        for name in _OTHER_RESOURCES
+        if any(_is_more_than_zero(each.get(name)) for each in amounts)
+    )
+
+
+def _is_more_than_zero(amount: Any) -> bool:
+    parsed = parse(amount)
+    return isinstance(parsed, Quantity) and parsed.nano > 0
+
+
+def _finding(pod: Pod, taints: list[Taint], words: str) -> Finding:
     right, path = toleration_for(taints[0]), (*pod.path, "tolerations")
-    lines = ", ".join(f"{key}: {value}" for key, value in right.items())
     of_profile = _taint_of_profile(pod, taints[0])
     return Finding(
         path=path,
         key=f"tolerations.{display_taint(of_profile or taints[0])}",
-        message=f"the pod template does not tolerate the taint {words} of the ClusterQueue {queue}"
-        ": Kueue never admits the workload",
-        help=f"add {{{lines}}} to the tolerations of the template, or to those of the flavor",
+        message=f"the pod template does not tolerate the taint {words}: Kueue never admits the "
+        "workload",
+        help=f"add {_display(right)} to the tolerations of the template, or to those of the flavor",
         fix=Fix(
             f"tolerate {display_taint(taints[0])}",
             (append(path, right),),
@@ -103,32 +133,50 @@ def _finding(pod: Pod, taints: list[Taint], words: str, queue: str) -> Finding:
     )
 
 
+def _finding_without_gpus(pod: Pod, taints: list[Taint], words: str) -> Finding:
+    return Finding(
+        path=(*pod.path, "tolerations"),
+        key=f"tolerations.{display_taint(_taint_of_profile(pod, taints[0]) or taints[0])}",
+        message="the pod template, which asks for no GPU, does not tolerate the taint "
+        f"{words}: Kueue never admits the workload",
+        help="give the queue a flavor of nodes without GPUs, or add "
+        f"{_display(toleration_for(taints[0]))} to the tolerations of the flavor",
+    )
+
+
+def _display(toleration: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{key}: {value}" for key, value in toleration.items()) + "}"
+
+
 def _untolerated_taint(
     pod: Pod, name: str, known: ClusterQueueOfPod, inventory: Inventory
 ) -> Taint | None:
     """The first taint that keeps the pod from the flavor of this name; None if none is known."""
     flavor = inventory.find(ResourceFlavor, name)
-    for taint in _taints(name, flavor, known, inventory) if flavor else ():
+    if flavor is None:
+        return None
+    # A template without GPUs may get one of the other nodes.
+    of_nodes = _taints_of_gpu_nodes(name, flavor, inventory) if pod_requests_gpu(pod) else ()
+    for key, value, effect in (*flavor.taints, *(() if known.queue.has_checks else of_nodes)):
+        taint = Taint((), key, value, effect)
         if taint.effect == _IGNORED_EFFECT or is_tolerated(pod, taint):
             continue
         if not is_queued_by_template(pod) and _taint_of_profile(pod, taint) is not None:
             continue
-        if flavor and not any(tolerates(toleration, taint) for toleration in flavor.tolerations):
+        if not any(tolerates(toleration, taint) for toleration in flavor.tolerations):
             return taint
     return None
 
 
-def _taints(
-    name: str, flavor: ResourceFlavor, known: ClusterQueueOfPod, inventory: Inventory
-) -> Iterator[Taint]:
-    """The taints of a flavor, and of its nodes if Kueue itself chooses among them."""
-    listed = flavor.taints
+def _taints_of_gpu_nodes(
+    name: str, flavor: ResourceFlavor, inventory: Inventory
+) -> tuple[FlavorTaint, ...]:
+    """The taints of all GPU nodes of a flavor, if Kueue itself chooses among its nodes."""
     topology = inventory.find(Topology, flavor.topology) if flavor.topology else None
-    if topology and topology.levels[-1:] == (HOSTNAME_LABEL,) and not known.queue.has_checks:
-        nodes = inventory.find(FlavorNodes, name)
-        listed += nodes.taints if nodes else ()
-    for key, value, effect in listed:
-        yield Taint((), key, value, effect)
+    if topology is None or topology.levels[-1:] != (HOSTNAME_LABEL,):
+        return ()
+    nodes = inventory.find(FlavorNodes, name)
+    return nodes.taints if nodes else ()
 
 
 def _taint_of_profile(pod: Pod, taint: Taint) -> Taint | None:
@@ -141,7 +189,7 @@ RULE = define_rule(
     check,
     action=Action.WARN,
     since="0.1",
-    needs=(GPU_RESOURCE, KNOWN_QUEUES),
+    needs=(GPU_RESOURCE | QUEUED_TEMPLATE, KNOWN_QUEUES),
     needs_resources=True,
     supersedes=("toleration-default",),
 )

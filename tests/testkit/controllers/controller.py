@@ -16,7 +16,13 @@ import yaml
 from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import TIMEOUT, Processes, eventually, free_port, is_free
+from tests.testkit.control_plane.processes import (
+    TIMEOUT,
+    Processes,
+    eventually,
+    free_port,
+    is_free,
+)
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.skipping import skip_missing
 
@@ -84,7 +90,8 @@ def built(build: Callable[[], Programs]) -> Programs:
 class Controller:
     """Installs a controller, and runs its program with its own account while its context is open.
 
-    Its kinds and roles stay in the cluster afterwards. Its webhooks do not: nobody answers them.
+    Its kinds and roles stay in the cluster afterwards. Its webhooks and their Service do not:
+    nobody answers them, and it may be started again.
     """
 
     def __init__(
@@ -121,6 +128,8 @@ class Controller:
                 clients = (client.get("service", {}) for client in _webhook_clients(each))
                 if any(client.get("namespace") == self._home for client in clients):
                     self._plane.kubectl("delete", kind_of_webhooks, each["metadata"]["name"])
+        if self.recipe.service:
+            self._plane.kubectl("delete", "service", self.recipe.service, "-n", self._home)
         self._processes.stop()
 
     @property

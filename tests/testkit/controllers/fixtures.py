@@ -7,10 +7,17 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.testkit.admission.in_process import Exports
 from tests.testkit.control_plane.build import Programs, controllers
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.controllers.controller import Controller, built
 from tests.testkit.controllers.recipes import JOBSET, KUBERAY, KUEUE, LWS, TRAINER
+
+
+@pytest.fixture(scope="session")
+def exports(plane: ControlPlane) -> Exports:
+    """Exports to the control plane that all tests share, so that all have names of their own."""
+    return Exports(plane)
 
 
 @pytest.fixture(scope="session")
