@@ -49,8 +49,8 @@ from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explainer import Explainer
 from cluster.why.explanation import Answer, Explanation, Namespace, explain
 from cluster.why.nodes import read_node
+from cluster.why.placed.room_makers import RoomMaker, room_makers
 from cluster.why.pod_devices import claims_in
-from cluster.why.room_makers import RoomMaker, room_makers
 from console.pages.decisions import WebhookFacts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.pages.gpus import Teams
@@ -407,7 +407,7 @@ class ClusterState:
             return self._doctor[1]
 
     def known_doctor(self) -> Examined | None:
-        """Return the last result of `doctor`, however old; None if nobody has asked yet."""
+        """Return the last result of `doctor`, however old; None if there is none yet."""
         return self._doctor[1] if self._doctor else None
 
     def trend(self) -> Trend:

@@ -1,4 +1,4 @@
-"""How busy the cards of pods were, as Prometheus has it from NVIDIA's dcgm-exporter.
+"""The utilisation of the cards of pods, as Prometheus has it from NVIDIA's dcgm-exporter.
 
 The exporter says of each card how many percent of the time a kernel ran on it, and which pod has
 the card: `DCGM_FI_DEV_GPU_UTIL`. Of a card that several pods share, it is what all of them did.
@@ -43,7 +43,7 @@ class Busy(NamedTuple):
 
 
 class Utilisation(NamedTuple):
-    """How busy the cards of pods were, by namespace and name, or `why` that is not known."""
+    """The utilisation of the cards of pods, by namespace and name, or `why` it is not known."""
 
     by_pod: Mapping[tuple[str, str], Busy]
     why: str = ""

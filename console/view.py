@@ -12,7 +12,7 @@ from cluster.accounting.usage import Usage
 from cluster.source.following import Key
 from cluster.source.objects import Object
 from cluster.why.explanation import Explanation
-from cluster.why.room_makers import RoomMaker
+from cluster.why.placed.room_makers import RoomMaker
 from console.access import MAX_NAMESPACES, Viewer
 from console.pages.decisions import WebhookFacts
 from console.pages.findings import FixPreview

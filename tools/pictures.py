@@ -81,7 +81,7 @@ def take_console_pictures() -> None:
     from tests.testkit.console.server import demo_state, serve  # noqa: PLC0415  # the same
 
     pages = {"gpus": "/", "why": "/pods/vision/annotate", "findings": "/findings?level=note"}
-    pages |= {"decisions": "/decisions"}
+    pages |= {"decisions": "/decisions", "node": "/nodes/h100-2"}
     size = {"width": 1280, "height": 900}
     with (
         serve(demo_state()) as address,
@@ -92,10 +92,7 @@ def take_console_pictures() -> None:
             page.goto(f"{address}{path}")
             page.screenshot(path=DOCS / "images" / f"console-{name}.png")
         page.goto(f"{address}/playground")
-        example = (ROOT / "examples" / "bypass.yaml").read_text(encoding="utf-8")
-        page.get_by_label("Manifest").fill(example)
-        page.locator("#verdict .mark").first.wait_for()
-        page.evaluate("window.scrollTo(0, 420)")
+        page.evaluate("window.scrollTo(0, 520)")
         page.screenshot(path=DOCS / "images" / "console-playground.png")
 
 

@@ -14,7 +14,7 @@ _MAX_CARDS_OF_A_NODE = 16  # more are replicas or shares
 
 
 class Room(NamedTuple):
-    """How many pods with so many cards fit, and on how many nodes."""
+    """The number of pods with so many cards that fit, and of the nodes on which they do."""
 
     size: int
     nodes: int

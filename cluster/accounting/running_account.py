@@ -137,7 +137,7 @@ class RunningAccount:
             yield raw, self._load(name)
 
     def pods_of(self, name: str) -> tuple[CountedPod, ...]:
-        """What counts of the pods of a node."""
+        """The counted parts of the pods of a node."""
         return tuple(self._on_node.get(name, {}).values())
 
     def node(self, name: str) -> Object | None:

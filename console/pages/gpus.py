@@ -140,7 +140,7 @@ class Waiting(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """How many of each the filter hides, which the page would show without it."""
+    """The numbers of what the filter hides, and the page would show without it."""
 
     nodes: int = 0
     waiting: int = 0

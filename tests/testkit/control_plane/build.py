@@ -109,7 +109,7 @@ def chart_tools() -> Programs:
 
 def prometheus() -> Programs:
     """The server Prometheus, and promtool."""
-    return _programs(PROMETHEUS)
+    return build_programs(PROMETHEUS)
 
 
 def krew() -> Path:
