@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cluster.why.older_volumes import DriverVolume, driver_volume
+from cluster.why.volumes.older_volumes import DriverVolume, driver_volume
 from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _KEYS = {

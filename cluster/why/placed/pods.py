@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.account import NodeLoad
 from cluster.accounting.pod_requests import Requests
-from cluster.why.older_volumes import DriverVolume, driver_volume
 from cluster.why.placed.disks import DisksInUse, disks_of
 from cluster.why.placed.label_selectors import LabelSelector, labels_of
+from cluster.why.volumes.older_volumes import DriverVolume, driver_volume
 from rules.base.json_values import as_object, as_objects, as_text, as_texts
 
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104  # compared, and not listened at

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 
 from cluster.source.objects import Object
 from cluster.why.nodes import Node
-from cluster.why.older_volumes import DRIVER_BY_PLUGIN, DriverVolume, driver_volume
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods, namespace_of
 from cluster.why.volumes.known import (
@@ -23,6 +22,7 @@ from cluster.why.volumes.known import (
     class_of,
     object_of,
 )
+from cluster.why.volumes.older_volumes import DRIVER_BY_PLUGIN, DriverVolume, driver_volume
 from rules.base.json_values import as_object, as_objects, as_text
 
 _PLUGIN = "NodeVolumeLimits"

@@ -12,15 +12,6 @@ from typing import Any
 from cluster.source.objects import Object
 from cluster.why.hurdles import Hurdle
 from cluster.why.nodes import Node
-from cluster.why.older_volumes import (
-    BETA_REGION,
-    BETA_ZONE,
-    REGION,
-    ZONE,
-    TranslatedVolume,
-    driver_volume,
-    translated,
-)
 from cluster.why.placed.disks import Disk, disks_of
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import Nominated, PlacedPods, namespace_of
@@ -33,6 +24,15 @@ from cluster.why.volumes.known import (
     annotations_of,
     claims_of,
     object_of,
+)
+from cluster.why.volumes.older_volumes import (
+    BETA_REGION,
+    BETA_ZONE,
+    REGION,
+    ZONE,
+    TranslatedVolume,
+    driver_volume,
+    translated,
 )
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text, as_texts
