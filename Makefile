@@ -6,7 +6,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
-.PHONY: demo release-rehearsal site test test-fast test-others test-cluster test-lifecycle test-chart
+.PHONY: demo release-rehearsal site try-page test test-fast test-others test-cluster test-lifecycle test-chart
 .PHONY: test-commands test-controllers test-node test-node-1.34 test-oldest
 .PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench instruction-counts
 .PHONY: fuzz bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
@@ -200,6 +200,10 @@ release-rehearsal: .venv/.rehearsal .venv/.site control-plane
 # The documentation as a site, in build/site; a broken link or anchor is an error.
 site: .venv/.site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+# The page on which the linter runs in a browser's tab, with Pyodide from npm; `make site` takes it in.
+try-page: .venv/.dev
+	$(BIN)/python -m tools.browser_engine build/try
 
 .venv/.site: requirements/site.txt .venv/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<

@@ -1,13 +1,18 @@
 """The events of libyaml, corrected where it reads a text in another way than kubectl's parser."""
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import yaml
-from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not export it
 
 from kubeyaml.model import LimitError, YamlError
+
+if sys.platform == "emscripten":  # a browser
+    from kubeyaml.python_parser import PythonParser as CParser
+else:
+    from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not export it
 
 # The escape `\'` in double quotes, which kubectl's parser reads and libyaml refuses. A character
 # that the text does not have takes the place of the backslash, so that every offset stays the same,

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
+LINTER_PAGE = ROOT / "build" / "try"  # which tools.browser_engine makes
 REF = os.environ.get("GPUWARD_DOCS_REF", "main")
 REPOSITORY = f"https://github.com/gpuward/gpuward/blob/{REF}"
 _LINK = re.compile(r"\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
@@ -44,8 +46,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Write what assistants read beside the pages."""
+    """Write what assistants read beside the pages, and the page with the linter if it is there."""
     folder = Path(config.site_dir)
+    if LINTER_PAGE.is_dir():
+        shutil.copytree(LINTER_PAGE, folder / "try", dirs_exist_ok=True)
     for name, text in plain_pages().items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
