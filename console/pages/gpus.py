@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, starmap
+from itertools import chain, groupby, starmap
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.device_holders import UNNAMED
 from cluster.accounting.pods_without_gpu import PodWithoutGpu
-from cluster.accounting.room import ModelRoom, Room, has_whole_cards, room_by_model, room_on
+from cluster.accounting.room import ModelRoom, Room, room_by_model
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.document import to_document
@@ -371,14 +371,15 @@ def gpus_page(
         for kind, key in holder_of.items()
     }
     by_team, other_teams = holders.get("teams", ((), 0))
+    room = room_by_model(nodes)
     without_gpu, other_without_gpu = _owners_without_gpu(chosen.without_gpu)
     waiting = [*_waiting(chosen.consumers)]
     return GpusPage(
         totals=tuple(map(_amounts, chosen.totals())),
-        room=room_by_model(nodes),
+        room=room,
         resource="" if all_resources else resource,
         resources=resources,
-        groups=tuple(_groups(nodes, rows)),
+        groups=tuple(_groups(nodes, rows, {one.model: one.rooms for one in room})),
         teams=by_team,
         other_teams=other_teams,
         namespaces=holders["namespaces"][0],
@@ -433,7 +434,7 @@ def _hidden(
 
 def _resources(consumers: Iterable[Consumer]) -> tuple[str, ...]:
     """Return the resources that consumers have or wait for, first what most of them do."""
-    counts = Counter(resource for consumer in consumers for resource in consumer.amounts)
+    counts = Counter(chain.from_iterable(consumer.amounts for consumer in consumers))
     return tuple(sorted(counts, key=lambda resource: (-counts[resource], resource)))
 
 
@@ -532,14 +533,19 @@ def _model(node: NodeUsage) -> str:
     return node.model or NO_MODEL
 
 
-def _groups(nodes: Sequence[NodeUsage], rows: Mapping[str, NodeRow]) -> Iterator[Group]:
+def _groups(
+    nodes: Sequence[NodeUsage],
+    rows: Mapping[str, NodeRow],
+    room: Mapping[str | None, tuple[Room, ...]],
+) -> Iterator[Group]:
+    """Yield the nodes of each model; `room` is that on all of them, by what they call it."""
     ordered = sorted(nodes, key=lambda node: (_model(node), node.name))
     for model, members in groupby(ordered, _model):
         found = [*members]
         totals = Usage(tuple(found), ()).totals()
         shown = tuple(rows[node.name] for node in found if node.name in rows)
-        room = room_on(found) if has_whole_cards(found) else ()
-        yield Group(model, len(found), tuple(map(_amounts, totals)), room, shown)
+        own = room.get(found[0].model, ())
+        yield Group(model, len(found), tuple(map(_amounts, totals)), own, shown)
 
 
 def _amounts(used: ResourceUsage) -> Amounts:

@@ -232,7 +232,7 @@ def test_a_person_searches_the_rules_on_a_page_that_is_short(
         expect(page.locator("main")).to_contain_text(re.compile(r"and \d+ rules hidden"))
         page.goto("/rules")
         page.locator("summary").filter(has_text="bypass").click()
-        expect(page.get_by_role("link", name="visible-devices-env")).to_be_visible()
+        expect(page.get_by_role("link", name="visible-devices-envfrom")).to_be_visible()
 
 
 def test_nothing_collides_in_a_narrow_window(browser: Browser, address: str) -> None:
