@@ -243,6 +243,8 @@ def test_nothing_collides_in_a_narrow_window(browser: Browser, address: str) -> 
             page.goto(path)
             assert page.evaluate(COLLISIONS) == [], path
         page.goto("/")
+        eight = page.get_by_role("columnheader", name="8 cards")
+        assert eight.evaluate("one => one.getBoundingClientRect().right") <= PHONE["width"]
         expect(page.locator(".nodes .left").first).to_have_text(re.compile(r"^96 CPU\s+1024Gi$"))
 
 
