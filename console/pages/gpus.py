@@ -370,6 +370,10 @@ def gpus_page(
         kind: _holders(chosen.consumers, ranked, _MOST_BY_KIND[kind], key)
         for kind, key in holder_of.items()
     }
+    all_holders = {
+        kind: 0 if wanted.is_empty else len(_keys(usage.consumers, ranked, key))
+        for kind, key in holder_of.items()
+    }
     by_team, other_teams = holders.get("teams", ((), 0))
     room = room_by_model(nodes)
     without_gpu, other_without_gpu = _owners_without_gpu(chosen.without_gpu)
@@ -399,7 +403,7 @@ def gpus_page(
         if teams is not None
         else (),
         filter=wanted,
-        hidden=Hidden() if wanted.is_empty else _hidden(usage, chosen, ranked, holder_of),
+        hidden=Hidden() if wanted.is_empty else _hidden(usage, chosen, all_holders, holders),
         shown=len(shown),
         matching=len(nodes),
         nodes=len(usage.nodes),
@@ -410,17 +414,20 @@ def gpus_page(
 def _hidden(
     usage: Usage,
     chosen: Usage,
-    resources: Collection[str],
-    holder_of: Mapping[str, _HolderOf],
+    all_holders: Mapping[str, int],
+    holders: Mapping[str, tuple[tuple[Holder, ...], int]],
 ) -> Hidden:
-    """Return how many of each are in `usage` and not in `chosen`."""
+    """Return how many of each are in `usage` and not in `chosen`.
+
+    `all_holders` are how many holders of each kind there are, and `holders` those in `chosen` with
+    the number of others.
+    """
 
     def less(count: Callable[[Usage], int]) -> int:
         return count(usage) - count(chosen)
 
-    holders = {
-        kind: less(lambda one, key=key: len(_keys(one.consumers, resources, key)))  # type: ignore[misc]  # mypy infers no type for the default
-        for kind, key in holder_of.items()
+    less_holders = {
+        kind: all_holders[kind] - len(rows) - others for kind, (rows, others) in holders.items()
     }
     return Hidden(
         nodes=less(lambda one: len(one.nodes)),
@@ -428,7 +435,7 @@ def _hidden(
             lambda one: sum(1 for _ in _waiting(one.consumers)) + _nameless_waiting(one.consumers)
         ),
         without_gpu=less(lambda one: len({(pod.namespace, pod.owner) for pod in one.without_gpu})),
-        **holders,
+        **less_holders,
     )
 
 
