@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from cluster.accounting.usage import NodeUsage, ResourceUsage
@@ -31,48 +32,41 @@ class ModelRoom(NamedTuple):
 def room_by_model(nodes: Iterable[NodeUsage]) -> tuple[ModelRoom, ...]:
     """Return the room on all nodes, then on those of each model, of nodes that have whole cards.
 
-    Empty if no node has any.
+    All cards of a pod are on one node. Partitions and shares are left out: pods seldom take
+    several. Empty if no node has whole cards.
     """
-    with_cards = sorted((node for node in nodes if has_whole_cards((node,))), key=_model)
-    if not with_cards:
+    free_by_model: dict[str, list[int]] = {}
+    for node in nodes:
+        for used in node.resources:
+            if used.total and _is_whole(used, node.model):
+                free_by_model.setdefault(node.model, []).append(int(used.free))
+    if not free_by_model:
         return ()
-    by_model = (
-        ModelRoom(model, room_on(tuple(members))) for model, members in groupby(with_cards, _model)
+    everywhere = [amount for free in free_by_model.values() for amount in free]
+    by_model = (ModelRoom(model, _rooms(free)) for model, free in sorted(free_by_model.items()))
+    return (ModelRoom(None, _rooms(everywhere)), *by_model)
+
+
+def _rooms(free: Sequence[int]) -> tuple[Room, ...]:
+    """Return the room for pods of each of the SIZES where so many cards are free on each node."""
+    counts = Counter(free)
+    return tuple(
+        Room(
+            size,
+            sum(nodes for amount, nodes in counts.items() if amount >= size),
+            sum(amount // size * nodes for amount, nodes in counts.items()),
+        )
+        for size in SIZES
     )
-    return (ModelRoom(None, room_on(with_cards)), *by_model)
 
 
-def room_on(nodes: Sequence[NodeUsage]) -> tuple[Room, ...]:
-    """Return the room on nodes for pods of each of the SIZES; all cards of a pod are on one node.
-
-    Partitions and shares are left out: pods seldom take several.
-    """
-    return tuple(_rooms(nodes))
+def _is_whole(used: ResourceUsage, model: str) -> bool:
+    is_part = used.free_on_card is not None or (used.total or 0) > _MAX_CARDS_OF_A_NODE
+    return not is_part and _names_whole_cards(used.resource, model)
 
 
-def _rooms(nodes: Iterable[NodeUsage]) -> Iterator[Room]:
-    free = [
-        int(used.free)
-        for node in nodes
-        for used in node.resources
-        if used.free and _is_whole(used, node)
-    ]
-    for size in SIZES:
-        pods = [amount // size for amount in free if amount >= size]
-        yield Room(size, len(pods), sum(pods))
-
-
-def has_whole_cards(nodes: Iterable[NodeUsage]) -> bool:
-    """Return whether some of the nodes offer whole cards, free or not."""
-    return any(used.total and _is_whole(used, node) for node in nodes for used in node.resources)
-
-
-def _is_whole(used: ResourceUsage, node: NodeUsage) -> bool:
-    name = used.resource.rpartition("/")[2]
-    is_shared = "shared" in name or node.model.lower().endswith("-shared")  # as GFD labels replicas
-    is_part = used.free_on_card is not None or "mig-" in name
-    return (used.total or 0) <= _MAX_CARDS_OF_A_NODE and not (is_shared or is_part)
-
-
-def _model(node: NodeUsage) -> str:
-    return node.model
+@lru_cache(maxsize=256)
+def _names_whole_cards(resource: str, model: str) -> bool:
+    name = resource.rpartition("/")[2]
+    is_shared = "shared" in name or model.lower().endswith("-shared")  # as GFD labels replicas
+    return not is_shared and "mig-" not in name

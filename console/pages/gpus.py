@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, starmap
+from itertools import chain, groupby, starmap
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.device_holders import UNNAMED
 from cluster.accounting.pods_without_gpu import PodWithoutGpu
-from cluster.accounting.room import ModelRoom, Room, has_whole_cards, room_by_model, room_on
+from cluster.accounting.room import ModelRoom, Room, room_by_model
 from cluster.accounting.shares import Amount
 from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
 from cluster.gpus.document import to_document
@@ -370,15 +370,20 @@ def gpus_page(
         kind: _holders(chosen.consumers, ranked, _MOST_BY_KIND[kind], key)
         for kind, key in holder_of.items()
     }
+    all_holders = {
+        kind: 0 if wanted.is_empty else len(_keys(usage.consumers, ranked, key))
+        for kind, key in holder_of.items()
+    }
     by_team, other_teams = holders.get("teams", ((), 0))
+    room = room_by_model(nodes)
     without_gpu, other_without_gpu = _owners_without_gpu(chosen.without_gpu)
     waiting = [*_waiting(chosen.consumers)]
     return GpusPage(
         totals=tuple(map(_amounts, chosen.totals())),
-        room=room_by_model(nodes),
+        room=room,
         resource="" if all_resources else resource,
         resources=resources,
-        groups=tuple(_groups(nodes, rows)),
+        groups=tuple(_groups(nodes, rows, {one.model: one.rooms for one in room})),
         teams=by_team,
         other_teams=other_teams,
         namespaces=holders["namespaces"][0],
@@ -398,7 +403,7 @@ def gpus_page(
         if teams is not None
         else (),
         filter=wanted,
-        hidden=Hidden() if wanted.is_empty else _hidden(usage, chosen, ranked, holder_of),
+        hidden=Hidden() if wanted.is_empty else _hidden(usage, chosen, all_holders, holders),
         shown=len(shown),
         matching=len(nodes),
         nodes=len(usage.nodes),
@@ -409,17 +414,20 @@ def gpus_page(
 def _hidden(
     usage: Usage,
     chosen: Usage,
-    resources: Collection[str],
-    holder_of: Mapping[str, _HolderOf],
+    all_holders: Mapping[str, int],
+    holders: Mapping[str, tuple[tuple[Holder, ...], int]],
 ) -> Hidden:
-    """Return how many of each are in `usage` and not in `chosen`."""
+    """Return how many of each are in `usage` and not in `chosen`.
+
+    `all_holders` are how many holders of each kind there are, and `holders` those in `chosen` with
+    the number of others.
+    """
 
     def less(count: Callable[[Usage], int]) -> int:
         return count(usage) - count(chosen)
 
-    holders = {
-        kind: less(lambda one, key=key: len(_keys(one.consumers, resources, key)))  # type: ignore[misc]  # mypy infers no type for the default
-        for kind, key in holder_of.items()
+    less_holders = {
+        kind: all_holders[kind] - len(rows) - others for kind, (rows, others) in holders.items()
     }
     return Hidden(
         nodes=less(lambda one: len(one.nodes)),
@@ -427,13 +435,13 @@ def _hidden(
             lambda one: sum(1 for _ in _waiting(one.consumers)) + _nameless_waiting(one.consumers)
         ),
         without_gpu=less(lambda one: len({(pod.namespace, pod.owner) for pod in one.without_gpu})),
-        **holders,
+        **less_holders,
     )
 
 
 def _resources(consumers: Iterable[Consumer]) -> tuple[str, ...]:
     """Return the resources that consumers have or wait for, first what most of them do."""
-    counts = Counter(resource for consumer in consumers for resource in consumer.amounts)
+    counts = Counter(chain.from_iterable(consumer.amounts for consumer in consumers))
     return tuple(sorted(counts, key=lambda resource: (-counts[resource], resource)))
 
 
@@ -532,14 +540,19 @@ def _model(node: NodeUsage) -> str:
     return node.model or NO_MODEL
 
 
-def _groups(nodes: Sequence[NodeUsage], rows: Mapping[str, NodeRow]) -> Iterator[Group]:
+def _groups(
+    nodes: Sequence[NodeUsage],
+    rows: Mapping[str, NodeRow],
+    room: Mapping[str | None, tuple[Room, ...]],
+) -> Iterator[Group]:
+    """Yield the nodes of each model; `room` is that on all of them, by what they call it."""
     ordered = sorted(nodes, key=lambda node: (_model(node), node.name))
     for model, members in groupby(ordered, _model):
         found = [*members]
         totals = Usage(tuple(found), ()).totals()
         shown = tuple(rows[node.name] for node in found if node.name in rows)
-        room = room_on(found) if has_whole_cards(found) else ()
-        yield Group(model, len(found), tuple(map(_amounts, totals)), room, shown)
+        own = room.get(found[0].model, ())
+        yield Group(model, len(found), tuple(map(_amounts, totals)), own, shown)
 
 
 def _amounts(used: ResourceUsage) -> Amounts:

@@ -232,7 +232,7 @@ def test_a_person_searches_the_rules_on_a_page_that_is_short(
         expect(page.locator("main")).to_contain_text(re.compile(r"and \d+ rules hidden"))
         page.goto("/rules")
         page.locator("summary").filter(has_text="bypass").click()
-        expect(page.get_by_role("link", name="visible-devices-env")).to_be_visible()
+        expect(page.get_by_role("link", name="visible-devices-envfrom")).to_be_visible()
 
 
 def test_nothing_collides_in_a_narrow_window(browser: Browser, address: str) -> None:
@@ -243,6 +243,8 @@ def test_nothing_collides_in_a_narrow_window(browser: Browser, address: str) -> 
             page.goto(path)
             assert page.evaluate(COLLISIONS) == [], path
         page.goto("/")
+        eight = page.get_by_role("columnheader", name="8 cards")
+        assert eight.evaluate("one => one.getBoundingClientRect().right") <= PHONE["width"]
         expect(page.locator(".nodes .left").first).to_have_text(re.compile(r"^96 CPU\s+1024Gi$"))
 
 
