@@ -238,7 +238,8 @@ def test_all_flavors_of_the_queue_are_gpu_nodes(
     file.write_text(json.dumps(example.manifest), encoding="utf-8")
     where = ["--kubeconfig", str(cluster.kubeconfig), "-n", fixed]
     assert why(["--manifest", str(file), *where]) == 1
-    assert "which asks for no GPU, does not tolerate the taint" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "which asks for no GPU, does not tolerate the taint" in said
     apply(cluster, fixed, example.manifest)
     eventually(lambda: _says_untolerated(cluster, fixed), what="Kueue names the taint")
     assert not list_pods(cluster, fixed)
