@@ -4,9 +4,12 @@
 python3 -m pip install --require-hashes --only-binary :all: -r requirements/dev.txt
 
 # What is imported or read only when it is needed, so that PyInstaller does not see it.
-needed=(--paths "$PWD" --add-data "tests/fuzzing:tests/fuzzing")
-needed+=(--add-data "tests/data/schemas:tests/data/schemas")
-for package in kubeyaml policies reports rules sources lint webhook terminal tests; do
+# PyInstaller looks for what it collects in $PYTHONPATH alone.
+export PYTHONPATH=$PWD
+needed=(--collect-submodules tests.fuzzing --add-data "$PWD/tests/fuzzing:tests/fuzzing")
+needed+=(--add-data "$PWD/tests/data/schemas:tests/data/schemas" --hidden-import atheris)
+needed+=(--add-data "$PWD/tests/data/settled_rules.txt:tests/data")
+for package in kubeyaml policies reports rules sources lint webhook terminal; do
     needed+=(--collect-submodules "$package" --collect-data "$package")
 done
 

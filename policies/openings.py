@@ -284,7 +284,8 @@ class _Comparer:
                     cause = f'the exception "{exception.reason}"'
                     if day > self._today:
                         cause += f" lasts longer than {day - _ONE_DAY}"
-                    yield Opening((rule.name,), claims, cause, day, boxes)
+                    few = self._enough(boxes, day, (rule.name,))
+                    yield Opening((rule.name,), claims, cause, day, few)
                     break
 
     def _first_open_day(
@@ -298,6 +299,19 @@ class _Comparer:
         if exception.expires is None:
             return None if end == datetime.date.max else end + _ONE_DAY
         return None if end >= exception.expires else end + _ONE_DAY
+
+    def _enough(
+        self, boxes: tuple[Box, ...], day: datetime.date, rules: Iterable[str]
+    ) -> tuple[Box, ...]:
+        """Those of `boxes` that no old exception accepts together on `day`, for any of `rules`.
+
+        No exception accepts all of them for one of `rules`.
+        """
+        places = self._places(boxes)
+        found: set[int] = set()
+        for rule in rules:
+            found |= self._old_exceptions.refused_together(rule, places, day)
+        return tuple(boxes[number] for number in sorted(found or {0}))
 
     def _places(self, boxes: Iterable[Box]) -> list[Mapping[str, str]]:
         """The text of each fact that stands for all that its pattern matches.
@@ -369,7 +383,8 @@ class _Comparer:
                     if not exception.has_expired(day):
                         before = {name for name, end in ends.items() if end and end >= day}
                         now = frozenset(exception.rules) & frozenset(names)
-                        yield boxes, day, frozenset(before), now
+                        few = self._enough(boxes, day, [n for n in names if n not in before])
+                        yield few, day, frozenset(before), now
         excepted = frozenset(name for name in names if name in self._all)
         if len(excepted) > 1:
             yield ({},), self._today, frozenset(), excepted
@@ -456,6 +471,26 @@ class _ExceptionIndex:
             if (last is None or end > last) and all(_accepts(exception, one) for one in places):
                 last = end
         return last
+
+    def refused_together(
+        self, rule: str, places: Sequence[Mapping[str, str]], day: datetime.date
+    ) -> set[int]:
+        """The numbers of a few of `places` that no exception accepts together on `day`.
+
+        No exception may accept all of them. There are at most as many as exceptions, and one more.
+        """
+        found = {0}
+        named = self._named.get((rule, places[0]["namespaces"]), ())
+        for exception in (*named, *self._others.get(rule, ())):
+            if exception.has_expired(day):
+                continue
+            self._budget.spend()
+            if all(_accepts(exception, places[number]) for number in found):
+                names = {places[number].get("containers") for number in found}
+                others = (n for n, one in enumerate(places) if not _accepts(exception, one))
+                # A pod has no two containers of one name.
+                found.add(min(others, key=lambda n: places[n].get("containers") in names))
+        return found
 
 
 def _accepts(exception: PolicyException, place: Mapping[str, str]) -> bool:

@@ -12,9 +12,9 @@ from rules.gpu.visibility import ALTERNATIVE_VARIABLE, Visibility
 from tests.testkit.container_runtime.node import Node
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.proof.model import ROWS
-from tests.testkit.proof.states import Proof, decide
+from tests.testkit.proof.states import Proof, decide, features_of
 from tests.testkit.proof.theorem import Result, noticed_faults, prove
-from tests.testkit.proof.toolkits import SETTINGS, Toolkits, equivalent, toolkits
+from tests.testkit.proof.toolkits import SETTINGS, Toolkits, toolkits
 
 
 def _without(variable: str) -> dict[str, tuple[str, str]]:
@@ -33,17 +33,25 @@ NOTICED = {
     "gated-device-env": {
         *("NVIDIA_MOFED=enabled", "NVIDIA_NVSWITCH=enabled"),
         *("NVIDIA_GDS=enabled", "NVIDIA_GDRCOPY=enabled"),
+        *("NVIDIA_MOFED=$(MY_NVIDIA_MOFED)", "NVIDIA_GDS=of a ConfigMap"),
+        *("envFrom=prefix NVIDIA_MO", "envFrom=prefix NVIDIA_NV", "envFrom=prefix NVIDIA_GD"),
     },
     "image-default-all": {"image=known", "image=agent", "nodes=selected"},
-    "legacy-cuda-version": {"CUDA_VERSION=12.4"},
+    "legacy-cuda-version": {
+        *("CUDA_VERSION=12.4", "CUDA_VERSION=$(MY_CUDA_VERSION)", "CUDA_VERSION=of a ConfigMap"),
+        "envFrom=prefix CUDA_",
+    },
     "privileged-gpu": {
         *("privilege=privileged", "asks=nvidia.com/gpu", "asks=amd.com/gpu", "asks=claim"),
         *("nodes=selected", "runtime class=nvidia", "image=known"),
     },
-    "swarm-resource-env": {"swarm=all", "swarm=1"},
+    "swarm-resource-env": {
+        *("swarm=all", "swarm=1", "swarm=$(MY_DOCKER_RESOURCE_GPU)", "swarm=of a ConfigMap"),
+    },
     "visible-devices-env": {
         *("visible=all", "visible=1", "visible=GPU-91d3", "visible=nvidia.com/gpu=1"),
         *("visible=0,all", "visible= all , ", "visible=$(WHICH)", "visible=void then all"),
+        "visible=$(WHICH) of a ConfigMap",
     },
     "visible-devices-envfrom": {
         *("envFrom=prefix NVIDIA_VISIBLE_", "envFrom=prefix NVIDIA_", "envFrom=prefix DOCKER_"),
@@ -146,7 +154,7 @@ PARTLY = frozenset({"prefix-of-an-alternative", "legacy"})
 
 
 def test_containers_that_are_started_get_the_same(
-    default: Result, asked: Toolkits, node: Node
+    default: Result, proof: Proof, node: Node
 ) -> None:
     """A sample, started by runc in control groups of whatever version this machine has."""
     containers = sorted(
@@ -160,6 +168,24 @@ def test_containers_that_are_started_get_the_same(
     chosen = random.Random(52)  # noqa: S311 - the same sample every time
     for container in chosen.sample(containers, 24):
         settings = chosen.choice(SETTINGS)
-        (predicted,) = asked.ask([container], equivalent(container, settings))
-        started = node.ask(container, settings)
+        predicted, started = proof.answer(container, settings), node.ask(container, settings)
         assert str(predicted) == str(started), (container, settings)
+
+
+def test_a_container_gets_what_those_like_it_get(proof: Proof, asked: Toolkits) -> None:
+    """A sample of pods of three features, whose containers are asked about as they are."""
+    pods = random.Random(52).sample(list(features_of(3)), 200)  # noqa: S311 - always the same
+    decisions = [decide(chosen, "default") for chosen in pods]
+    proof.learn(decisions)
+    containers = sorted(
+        {
+            each.with_annotations
+            for decision in decisions
+            for each in decision.asked
+            if not each.container.is_privileged
+        }
+    )
+    assert len(containers) > 30
+    for settings in SETTINGS:
+        for container, answer in zip(containers, asked.ask(containers, settings), strict=True):
+            assert str(answer) == str(proof.answer(container, settings)), (container, settings)

@@ -139,6 +139,21 @@ def test_an_exception_for_two_images_accepts_more_than_two_exceptions() -> None:
     assert prove(policy(strict + both), policy(strict + each), TODAY).result == "proved"
 
 
+def test_a_large_exception_is_shown_by_two_containers() -> None:
+    """Of 10,000 pairs of an image and a name two are enough, one of each old exception."""
+    images, names = ([f"{letter}{number}" for number in range(100)] for letter in "in")
+    entry = (
+        "{rules: [host-namespaces], match: {namespace: lab, image: %s, container: %s}, reason: x}"
+    )
+    halves = f"exceptions: [{entry % (images[:50], names)}, {entry % (images[50:], names)}]\n"
+    whole = f"exceptions: [{entry % (images, names)}]\n"
+    strict = act(host_namespaces="deny")
+    proof = prove(policy(strict + halves), policy(strict + whole), TODAY)
+    (containers,) = [witness.manifest["spec"]["containers"] for _, witness in proof.openings]
+    assert [container["image"] for container in containers] == ["i0", "i50"]
+    assert prove(policy(strict + whole), policy(strict + halves), TODAY).result == "proved"
+
+
 CLAIMS = "claim-of-all-devices"
 # Rules about objects without containers, and what denies their findings.
 _OTHER_RULES = (CLAIMS, "job-without-deadline", "quota-fraction", "gpu-daemonset")

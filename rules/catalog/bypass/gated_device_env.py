@@ -90,11 +90,13 @@ def check(pod: Pod, _context: Context) -> Findings:
             ):
                 continue
             effect = _effect(devices)
+            is_certain = not has_gpu and _lists_devices(container, state)
             if variable not in container.env:
                 found = prefix_findings(container, variable, effect=effect, within=own_prefix)
-                yield from (finding._replace(action=Action.WARN) for finding in found)
+                yield from (
+                    finding._replace(action=_action(is_certain=is_certain)) for finding in found
+                )
             elif _may_be_enabled(container.env_value(variable)):
-                is_certain = not has_gpu and _lists_devices(container, state)
                 effect += _qualification(has_gpu=has_gpu, is_certain=is_certain)
                 yield _finding(container, variable, effect, is_certain=is_certain)
 
@@ -132,8 +134,12 @@ def _finding(container: Container, variable: str, effect: str, *, is_certain: bo
         container=container,
         help=ADVICE,
         fix=Fix(f"remove {variable}", remove_edits(container, variable)),
-        action=Action.DENY if is_certain else Action.WARN,
+        action=_action(is_certain=is_certain),
     )
+
+
+def _action(*, is_certain: bool) -> Action:
+    return Action.DENY if is_certain else Action.WARN
 
 
 def _message(container: object, setting: object, effect: object) -> str:
@@ -148,6 +154,7 @@ def in_process() -> tuple[Statement, ...]:
 def _statements() -> Iterator[Statement]:
     c, v = CONTAINER, VARIABLE
     is_certain = all_of(not_(c.requestsGpu), _lists_devices_in_cel(c))
+    action = choose((is_certain, "deny"), otherwise="warn")
     qualification = choose(
         (c.requestsGpu, _qualification(has_gpu=True, is_certain=False)),
         (is_certain, _qualification(has_gpu=False, is_certain=True)),
@@ -162,11 +169,11 @@ def _statements() -> Iterator[Statement]:
             where=all_of(v.name == variable, may_be_enabled, gets_devices),
             message=text(_message(c.text, v.setting, f"{effect}{qualification}")),
             help=ADVICE,
-            action=choose((is_certain, "deny"), otherwise="warn"),
+            action=action,
         )
         may_be_prefixed = all_of(not_(has_variable(variable)), gets_devices)
         found = prefix_statement(variable, effect, may_be_prefixed, within=own_prefix)
-        yield found._replace(action="warn")
+        yield found._replace(action=action)
 
 
 def _lists_devices_in_cel(container: Expression) -> Expression:

@@ -55,7 +55,8 @@ class Row(NamedTuple):
     unless: Mapping[str, str] = {}
     """The values with which the row does not hold, by dimension: there gpuward stops it."""
     is_beside: bool = False
-    """Whether these features give their devices only beside others, such as a GPU."""
+    """Whether these features give their devices only beside others, such as a GPU. They explain
+    them on nodes on which the pod without these features is admitted and has one."""
     is_strict: bool = False
     """Whether the strict policy does not stop it either."""
 
@@ -81,6 +82,16 @@ def _env(*variables: tuple[str, str]) -> dict[str, Any]:
 def _variables(dimension: str, name: str, *values: str) -> Iterator[Feature]:
     for value in values:
         yield Feature(dimension, value or "empty", _env((name, value)))
+
+
+def _indirect(dimension: str, name: str, value: str) -> Iterator[Feature]:
+    """A variable whose value the kubelet fills in, and one whose value is in a ConfigMap."""
+    filled_in = _env((f"MY_{name}", value), (name, f"$(MY_{name})"))
+    yield Feature(dimension, f"$(MY_{name})", filled_in)
+    config = name.lower().replace("_", "-")
+    source = {"configMapKeyRef": {"name": config, "key": "mine"}}
+    named = {"env": [{"name": name, "valueFrom": source}]}
+    yield Feature(dimension, "of a ConfigMap", named, config={config: {"mine": value}})
 
 
 def _from(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -128,8 +139,13 @@ def _features() -> Iterator[Feature]:  # noqa: PLR0915 - a table
     yield Feature("visible", "all then void", _env((NVIDIA, "all"), (NVIDIA, "void")))
     yield Feature("visible", "$(WHICH)", _env(("WHICH", "all"), (NVIDIA, "$(WHICH)")))
     yield Feature("visible", "$(WHICH)=void", _env(("WHICH", "void"), (NVIDIA, "$(WHICH)")))
+    yield Feature("visible", "$(WHICH), void later", _env((NVIDIA, "$(WHICH)"), ("WHICH", "void")))
+    yield Feature("visible", "$$(WHICH)", _env(("WHICH", "all"), (NVIDIA, "$$(WHICH)")))
     reference = {"configMapKeyRef": {"name": "named", "key": "devices"}}
     yield Feature("visible", "of a ConfigMap", _from(reference))
+    which = {"name": "WHICH", "valueFrom": reference}
+    through = {"env": [which, {"name": NVIDIA, "value": "$(WHICH)"}]}
+    yield Feature("visible", "$(WHICH) of a ConfigMap", through)
     secret = {"secretKeyRef": {"name": "named", "key": "devices"}}
     yield Feature("visible", "of a Secret", _from(secret))
     annotation = {"fieldRef": {"fieldPath": "metadata.annotations['mine']"}}
@@ -140,6 +156,13 @@ def _features() -> Iterator[Feature]:  # noqa: PLR0915 - a table
     yield from _env_from("prefix NVIDIA_VISIBLE_", "NVIDIA_VISIBLE_")
     yield from _env_from("prefix NVIDIA_", "NVIDIA_", "secretRef")
     yield from _env_from("prefix DOCKER_", "DOCKER_", "secretRef", RESOURCE_GPU="all")
+    yield from _env_from("prefix CUDA_", "CUDA_", VERSION="12.4")
+    yield from _env_from("prefix NVIDIA_MO", "NVIDIA_MO", FED="enabled")
+    yield from _env_from("prefix NVIDIA_NV", "NVIDIA_NV", SWITCH="enabled")
+    yield from _env_from("prefix NVIDIA_GD", "NVIDIA_GD", S="enabled", RCOPY="enabled")
+    yield from _env_from("prefix NVIDIA_IMEX_", "NVIDIA_IMEX_", "secretRef", CHANNELS="0")
+    yield from _env_from("prefix NVIDIA_MIG_", "NVIDIA_MIG_", CONFIG_DEVICES="all")
+    yield from _env_from("WHICH", WHICH="all")
     yield from _env_from("visible", NVIDIA_VISIBLE_DEVICES="all")
     yield from _env_from("swarm", DOCKER_RESOURCE_GPU="all")
     yield from _env_from("legacy", CUDA_VERSION="12.4")
@@ -148,12 +171,18 @@ def _features() -> Iterator[Feature]:  # noqa: PLR0915 - a table
     yield from _env_from("MIG", NVIDIA_MIG_CONFIG_DEVICES="all")
 
     yield from _variables("CUDA_VERSION", "CUDA_VERSION", "12.4")
+    yield from _indirect("CUDA_VERSION", "CUDA_VERSION", "12.4")
     yield from _variables("NVIDIA_REQUIRE_CUDA", "NVIDIA_REQUIRE_CUDA", "cuda>=12.0", "")
+    yield from _indirect("NVIDIA_REQUIRE_CUDA", "NVIDIA_REQUIRE_CUDA", "")
     yield from _variables("swarm", "DOCKER_RESOURCE_GPU", "all", "1", "void")
+    yield from _indirect("swarm", "DOCKER_RESOURCE_GPU", "all")
     for name in _GATED:
         yield from _variables(name, name, "enabled")
+        yield from _indirect(name, name, "enabled")
     yield from _variables("NVIDIA_IMEX_CHANNELS", "NVIDIA_IMEX_CHANNELS", "0", "all")
+    yield from _indirect("NVIDIA_IMEX_CHANNELS", "NVIDIA_IMEX_CHANNELS", "0")
     yield from _variables("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_CONFIG_DEVICES", "all")
+    yield from _indirect("NVIDIA_MIG_CONFIG_DEVICES", "NVIDIA_MIG_CONFIG_DEVICES", "all")
     yield from _variables("NVIDIA_MIG_MONITOR_DEVICES", "NVIDIA_MIG_MONITOR_DEVICES", "all")
     yield from _variables("capabilities", "NVIDIA_DRIVER_CAPABILITIES", "all", "unknown")
 
@@ -250,13 +279,19 @@ def _merge(into: dict[str, Any], added: Mapping[str, Any]) -> None:
 
 _OTHERS = frozenset({"infiniband", "nvidia-nvswitchctl", "nvidia-fs0", "gdrdrv"})
 _IMEX = frozenset({"IMEX"})
+_MIG = frozenset({"MIG config"})
 _SYS_ADMIN = "SYS_ADMIN|ALL"
+_GATED_FEATURES = {
+    **dict.fromkeys(_GATED, "*"),
+    "envFrom": "prefix NVIDIA_MO|prefix NVIDIA_NV|prefix NVIDIA_GD",
+}
 _CARDS = "nvidia.com/gpu|nvidia.com/gpu.shared|nvidia.com/mig-1g.10gb"
+_DEVICE_CLASS = "deviceclass.resource.kubernetes.io/nic.example.com"
+_MAY_BE_GPUS = f"{_CARDS}|amd.com/gpu|claim|{_DEVICE_CLASS}"
 _OLD_OR_UNKNOWN = "unknown|older"
 _KNOWN = "known|agent"
 _ASKS_FOR_GPUS: dict[str, str] = {
-    "asks": f"{_CARDS}|claim|deviceclass.resource.kubernetes.io/nic.example.com|amd.com/gpu"
-    "|first container",
+    "asks": f"{_MAY_BE_GPUS}|first container",
     "nodes": "selected",
     "runtime class": "nvidia",
     "image": _KNOWN,
@@ -273,7 +308,7 @@ ROWS: tuple[Row, ...] = (
     *_with_sys_admin(Row("no-prefix", {"envFrom": "visible|legacy"})),
     *_with_sys_admin(Row("no-prefix", {"envFrom": "swarm"}, is_strict=True)),
     *_with_sys_admin(
-        Row("no-prefix-beside-gpu", {"envFrom": "visible|legacy", "asks": "*"}, is_strict=True)
+        Row("no-prefix-beside-gpu", {"envFrom": "visible|legacy", "asks": _CARDS}, is_strict=True)
     ),
     Row("no-prefix", {"envFrom": "MOFED"}, _OTHERS, is_beside=True, is_strict=True),
     Row("no-prefix", {"envFrom": "IMEX"}, _IMEX, is_beside=True, is_strict=True),
@@ -296,30 +331,54 @@ ROWS: tuple[Row, ...] = (
         Row("agent-image-of-a-daemon-set", {"image": "agent", "creator": "DaemonSet"})
     ),
     *_with_sys_admin(
-        Row("known-image-after-an-init-container", {"image": "*", "asks": "first container"})
+        Row("known-image-after-an-init-container", {"image": _KNOWN, "asks": "first container"})
     ),
     *_with_sys_admin(
-        Row("known-image-with-a-card-of-another-maker", {"image": "*", "asks": "amd.com/gpu"})
+        Row("known-image-with-a-card-of-another-maker", {"image": _KNOWN, "asks": "amd.com/gpu"})
+    ),
+    *(
+        row
+        for name, asks in (
+            ("known-image-after-an-init-container", "first container"),
+            ("image", "amd.com/gpu"),
+        )
+        for row in _with_sys_admin(
+            Row(name, {"image": _OLD_OR_UNKNOWN, "asks": asks, "nodes": "selected"})
+        )
+    ),
+    *_with_sys_admin(
+        Row(
+            "known-image-after-an-init-container",
+            {"image": _KNOWN, "asks": _DEVICE_CLASS, "place": "init container"},
+        )
     ),
     *_with_sys_admin(Row("runtime-class", {"image": "*", "runtime class": "nvidia"})),
     *_with_sys_admin(Row("legacy", {"CUDA_VERSION": "*", "runtime class": "nvidia"})),
+    *_with_sys_admin(Row("legacy", {"envFrom": "prefix CUDA_", "runtime class": "nvidia"})),
     # Devices beside those that a container has.
     *(
-        row
-        for name in _GATED
-        for row in (
-            Row(
-                "gated-beside-gpu",
-                {name: "*"},
-                _OTHERS,
-                unless={"visible": "none|none,all"},
-                is_beside=True,
-                is_strict=True,
-            ),
-            Row("gated-beside-gpu", {name: "*", "asks": _CARDS}, _OTHERS, is_strict=True),
+        Row(
+            "gated-beside-gpu",
+            {dimension: values},
+            _OTHERS,
+            unless={"visible": "none|none,all"},
+            is_beside=True,
+            is_strict=True,
         )
+        for dimension, values in _GATED_FEATURES.items()
     ),
+    *(
+        Row(
+            "gated-beside-gpu",
+            {dimension: values, "asks": _MAY_BE_GPUS, "visible": "none|none,all"},
+            _OTHERS,
+            is_strict=True,
+        )
+        for dimension, values in _GATED_FEATURES.items()
+    ),
+    Row("no-prefix", {"envFrom": "MIG"}, _MIG, is_beside=True, is_strict=True),
     Row("imex", {"NVIDIA_IMEX_CHANNELS": "*"}, _IMEX, is_beside=True, is_strict=True),
+    Row("imex", {"envFrom": "prefix NVIDIA_IMEX_"}, _IMEX, is_beside=True, is_strict=True),
     # Annotations, where the runtime passes them on.
     Row(
         "cdi",
@@ -335,11 +394,14 @@ ROWS: tuple[Row, ...] = (
         unless=_ASKS_FOR_GPUS,
         is_strict=True,
     ),
-    Row(
-        "privileged-image-of-a-daemon-set",
-        {"privilege": "privileged", "image": _KNOWN, "creator": "DaemonSet"},
-        frozenset({GPUS, *_OTHERS}),
-        is_strict=True,
+    *(
+        Row(
+            "privileged-image-of-a-daemon-set",
+            {"privilege": "privileged", **means_gpus, "creator": "DaemonSet"},
+            frozenset({GPUS, *_OTHERS}),
+            is_strict=True,
+        )
+        for means_gpus in ({"image": _KNOWN}, {"runtime class": "nvidia"})
     ),
 )
 """The bypasses that explain what pods of the model get."""

@@ -22,8 +22,8 @@ from tests.testkit.container_runtime.executed import pods
 from tests.testkit.container_runtime.node import DEVICES, Answer, Container, Settings
 from tests.testkit.container_runtime.pods import containers
 from tests.testkit.coverage.table import strict_policy
-from tests.testkit.proof.model import FEATURES, GPUS, ROWS, Feature, Row, manifest
-from tests.testkit.proof.toolkits import SETTINGS, Toolkits, equivalent
+from tests.testkit.proof.model import FEATURES, GPUS, ROWS, Feature, manifest
+from tests.testkit.proof.toolkits import SETTINGS, Toolkits, equivalent, reduced
 
 Features = tuple[Feature, ...]
 _DEFAULT = "apiVersion: gpuward.io/v1\nkind: Policy\nprofiles: [nvidia]\n"
@@ -43,6 +43,16 @@ class Asked(NamedTuple):
     with_annotations: Container
     """As a runtime makes it that passes on annotations of the pod, such as CRI-O."""
     counted: frozenset[str]
+
+
+class Found(NamedTuple):
+    """What a container gets, by node as bits."""
+
+    uncounted: Mapping[str, int]
+    """The nodes on which it gets devices that are not counted for it, by their kind."""
+    lists_devices: int
+    """The nodes on which its list of visible devices is not empty, also where the settings of the
+    toolkit do not count it: version 1.17 gives other devices there all the same."""
 
 
 class Decision(NamedTuple):
@@ -115,7 +125,7 @@ class Proof:
         self._toolkits = toolkits
         self._known: set[Container] = set()
         self._answers: dict[tuple[Container, Settings], Answer] = {}
-        self._found: dict[Asked, Mapping[str, int]] = {}
+        self._found: dict[Asked, Found] = {}
         self.explained_by: set[str] = set()
         """The rows of docs/coverage.md that explained something."""
 
@@ -131,13 +141,14 @@ class Proof:
 
     def learn(self, decisions: Iterable[Decision]) -> None:
         """Ask the toolkits about containers that were not asked about before."""
-        new = {
+        made = {
             container
             for decision in decisions
             for asked in decision.asked
             for container in (asked.container, asked.with_annotations)
-            if not container.is_privileged and container not in self._known
+            if not container.is_privileged
         }
+        new = set(map(reduced, made)) - self._known
         for settings in SETTINGS:
             ordered = [each for each in sorted(new) if equivalent(each, settings) == settings]
             if ordered:
@@ -147,26 +158,34 @@ class Proof:
                 }
         self._known |= new
 
+    def answer(self, container: Container, settings: Settings) -> Answer:
+        """Return what a container gets that the toolkits were asked about, or one like it."""
+        alike = reduced(container)
+        return self._answers[alike, equivalent(alike, settings)]
+
     def gets(self, decision: Decision) -> dict[str, int]:
         """Return on which nodes a pod gets uncounted devices, by their kind."""
         found: dict[str, int] = {}
         for asked in decision.asked:
-            for kind, nodes in self._gets(asked).items():
+            for kind, nodes in self._gets(asked).uncounted.items():
                 found[kind] = found.get(kind, 0) | nodes
         return found
 
-    def _gets(self, asked: Asked) -> Mapping[str, int]:
+    def _gets(self, asked: Asked) -> Found:
         if asked not in self._found:
             self._found[asked] = self._find(asked)
         return self._found[asked]
 
-    def _find(self, asked: Asked) -> dict[str, int]:
+    def _find(self, asked: Asked) -> Found:
         if asked.container.is_privileged:
-            return dict.fromkeys(_EVERY_KIND, EVERY_NODE)
+            return Found(dict.fromkeys(_EVERY_KIND, EVERY_NODE), EVERY_NODE)
         found: dict[str, int] = {}
+        lists_devices = 0
         made = (asked.container, asked.with_annotations)
         for node, (container, settings) in enumerate(itertools.product(made, SETTINGS)):
-            answer = self._answers[container, equivalent(container, settings)]
+            answer = self.answer(container, settings)
+            if any(_lists_devices(self.answer(container, read)) for read in _readings(settings)):
+                lists_devices |= 1 << node
             if answer.gpus & _NO_DEVICES:
                 continue
             kinds = set(answer.others)
@@ -174,7 +193,7 @@ class Proof:
                 kinds.add(GPUS)
             for kind in kinds:
                 found[kind] = found.get(kind, 0) | 1 << node
-        return found
+        return Found(found, lists_devices)
 
     def unexplained(
         self,
@@ -192,7 +211,14 @@ class Proof:
                 explained = 0
                 for row in ROWS:
                     if kind in row.gives and nodes & ~explained:
-                        by_row = nodes & self._explains(row, kind, chosen, policy_name, of)
+                        used = row.used(chosen, policy_name)
+                        if used is None:
+                            continue
+                        if row.is_beside:
+                            others = tuple(each for each in chosen if each not in used)
+                            by_row = nodes & self._gets_beside(kind, decision, of(others))
+                        else:
+                            by_row = nodes & self.gets(of(used)).get(kind, 0)
                         explained |= by_row
                         if by_row:
                             self.explained_by.add(row.name)
@@ -201,19 +227,32 @@ class Proof:
             if left:
                 yield Leak(chosen, left)
 
-    def _explains(
-        self,
-        row: Row,
-        kind: str,
-        chosen: Features,
-        policy_name: str,
-        of: Callable[[Features], Decision],
-    ) -> int:
-        """The nodes on which a row explains why a pod gets devices of a kind."""
-        used = row.used(chosen, policy_name)
-        if used is None:
-            return 0
-        return EVERY_NODE if row.is_beside else self.gets(of(used)).get(kind, 0)
+    def _gets_beside(self, kind: str, decision: Decision, others: Decision) -> int:
+        """The nodes on which no container gets devices of a kind alone.
+
+        `others` is the pod without the features of the row, in which the same container gets a GPU
+        or the driver.
+        """
+        if not others.asked:
+            return 0  # the pod is refused without these features, and admitted with them
+        alone = 0
+        for with_row, without in zip(decision.asked, others.asked, strict=True):
+            gets = self._gets(with_row).uncounted.get(kind, 0)
+            alone |= gets & ~self._gets(without).lists_devices
+        return EVERY_NODE & ~alone
+
+
+def _readings(settings: Settings) -> Iterator[Settings]:
+    """Yield the settings, and those with which the same toolkit reads the variable in any case."""
+    yield settings
+    accepting = settings._replace(env_when_unprivileged=True)
+    yield accepting
+    yield accepting._replace(swarm_resource="")
+
+
+def _lists_devices(answer: Answer) -> bool:
+    """Return whether the list of devices of a container is not empty: only then can it fail."""
+    return bool(answer.gpus or answer.others or answer.has_driver or answer.error)
 
 
 def _kinds() -> Collection[str]:

@@ -28,6 +28,8 @@ from tests.testkit.container_runtime.programs import TOOLKITS, toolkit_answers
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - what is written for each container needs no disk
 _CONTROL = "nvidiactl"
+_SWARM = "DOCKER_RESOURCE_GPU"
+_OTHER_VARIABLES = frozenset({"CUDA_VERSION", _SWARM})
 SETTINGS = tuple(
     itertools.starmap(
         Settings,
@@ -36,11 +38,25 @@ SETTINGS = tuple(
             ("cdi", "legacy"),
             (True, False),
             (False, True),
-            ("", "DOCKER_RESOURCE_GPU"),
+            ("", _SWARM),
         ),
     )
 )
 """Every configuration of the model: version, mode, and what the toolkit accepts."""
+
+
+def reduced(container: Container) -> Container:
+    """Return the container with the variables that a toolkit may read, in an order of their own.
+
+    Containers that are alike then are asked about once.
+    """
+    return container._replace(
+        env=tuple(sorted(each for each in container.env if _is_read(each[0])))
+    )
+
+
+def _is_read(variable: str) -> bool:
+    return variable.startswith("NVIDIA_") or variable in _OTHER_VARIABLES
 
 
 def equivalent(container: Container, settings: Settings) -> Settings:
