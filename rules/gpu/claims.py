@@ -52,6 +52,18 @@ def _resources_of_class(
             yield profile.resource(f"{DEVICE_CLASS_PREFIX}{vendor_class}")
 
 
+def profile_with_classes(inventory: Inventory, profile: Profile) -> Profile:
+    """`profile`, and the resources by which pods ask for the GPUs of known DeviceClasses."""
+    more: dict[str, Resource] = {}
+    for name, known in sorted(inventory.all_in(DeviceClass, None).items()):
+        asked = known.extended_resource
+        if asked and asked not in more and profile.resource(asked) is None:
+            for resource in _resources_of_class(name, profile, inventory):
+                if resource is not None and _is_gpu(resource):
+                    more[asked] = resource._replace(name=asked)
+    return profile.with_resources(more) if more else profile
+
+
 def _is_gpu(resource: Resource | None) -> bool:
     return resource is not None and resource.vendor != OTHER_VENDOR
 

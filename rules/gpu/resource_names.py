@@ -9,6 +9,7 @@ from rules.base.text_matching import has_few_typos
 from rules.base.traits import NVIDIA_CARD
 from rules.finding import Fix
 from rules.gpu.devices import NATIVE_RESOURCES
+from rules.inventory.inventory import DeviceClass, Inventory
 from rules.profile.profile import Profile
 
 ORDINARY_RESOURCES = frozenset({*NATIVE_RESOURCES, NVIDIA_CARD})
@@ -21,7 +22,7 @@ MISTAKES_BY_RIGHT_NAME = {
     " alpha.kubernetes.io/nvidia-gpu kubernetes.io/gpu",
     "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus amd.con/gpu"
     " rocm.amd.com/gpu",
-    "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu"
+    "gpu.intel.com/i915": "intel/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu"
     " gpu.intel.com/i195 gpu.intel.com/1915",
     "google.com/tpu": "tpu tpus google/tpu google.tpu cloud.google.com/tpu",
     "habana.ai/gaudi": "gaudi habana/gaudi habana.com/gaudi habana.ai/gaudi2 habana.ai/gaudi3"
@@ -75,12 +76,18 @@ def renaming_fix(
     return Fix(f"rename it to {right}", tuple(edits))
 
 
-def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Misspelling]:
-    """Those of `names` that are misspelt names of GPU resources, each with what is meant."""
+def misspelt_resources(
+    names: Iterable[str], profile: Profile, inventory: Inventory
+) -> dict[str, Misspelling]:
+    """Those of `names` that are misspelt names of GPU resources, each with what is meant.
+
+    A name that a known DeviceClass has is right, whatever its devices are.
+    """
+    named_by_classes = inventory.compute_once(_names_of_classes, None)
     misspelt: dict[str, Misspelling] = {}
     compared: set[str] = set()
     for name in names:
-        if name in ORDINARY_RESOURCES or name in profile.resources:
+        if name in ORDINARY_RESOURCES or name in profile.resources or name in named_by_classes:
             continue
         if meant := _correctly_formed_name(name):
             misspelt[name] = Misspelling(meant, is_known=True)
@@ -98,6 +105,11 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
             if nearest := _nearest_name(name, profile):
                 misspelt[name] = Misspelling(nearest, is_known=False)
     return misspelt
+
+
+def _names_of_classes(inventory: Inventory, _: None) -> frozenset[str]:
+    classes = inventory.all_in(DeviceClass, None).values()
+    return frozenset(known.extended_resource for known in classes)
 
 
 # Compute slices of an instance of MIG -> the GB in the names of its profiles, on any card. From

@@ -6,6 +6,7 @@ several. What all platforms share, such as the meaning of a variable, is code in
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -286,6 +287,13 @@ class Profile:
     def resource(self, name: str) -> Resource | None:
         """The GPU resource that `name` is, or None if it is nothing known."""
         return self._resources.find(name)
+
+    def with_resources(self, more: Mapping[str, Resource]) -> "Profile":
+        """Return the same profile that also knows the resources `more`."""
+        profile = copy(self)
+        profile.resources = {**self.resources, **more}
+        profile._resources = PatternIndex(profile.resources)  # noqa: SLF001  # its own
+        return profile
 
     def visible_variable(self, name: str) -> VisibleDevices | None:
         """Return the facts about the variable `name`, or None if no container runtime reads it."""

@@ -10,7 +10,8 @@ vendor, by a word in short or at length (`nvidia.com/gpumemory`, `volcano.sh/vgp
 letter in the vendor's domain (`nvidi.com/gpu`); these last only give a warning, and so do labels of
 nodes (`nvidia.com/gpu.memory`) and profiles of MIG that no card has, by their compute slices
 (`nvidia.com/mig-9g.10gb`) or their memory (`nvidia.com/mig-4g.5gb`). The name in `gpu.name` of a
-SparkApplication counts, too. All other names are ignored.
+SparkApplication counts, too. All other names are ignored, and so is the `extendedResourceName` of a
+DeviceClass that gpuward knows.
 
 Why it matters
 --------------
@@ -46,15 +47,15 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 CONSEQUENCE = ": the pod waits for a node that has it"
 
 
-def check(pod: Pod, _context: Context) -> Findings:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each misspelt name, once for limits and requests together."""
     if pod.layout.gpu_field:
-        yield from _findings_of_gpu_field(pod)
+        yield from _findings_of_gpu_field(pod, context)
         return
     for container in pod.containers:
         names = (*container.limits, *container.requests)
         yield from _findings_of_names_without_resource(pod, container)
-        mistakes = misspelt_resources(names, container.profile)
+        mistakes = misspelt_resources(names, container.profile, context.inventory)
         if not mistakes:
             continue
         root = container.resources_path
@@ -78,11 +79,12 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _findings_of_gpu_field(pod: Pod) -> Findings:
+def _findings_of_gpu_field(pod: Pod, context: Context) -> Findings:
     """Yield the name in the field of the pod that holds a GPU resource in place of limits."""
     field = pod.layout.gpu_field
     name = as_text(as_object(pod.spec.get(field)).get("name"))
-    meant, fault = misspelt_resources((name,), pod.profile).get(name), fault_of_name(name)
+    mistakes = misspelt_resources((name,), pod.profile, context.inventory)
+    meant, fault = mistakes.get(name), fault_of_name(name)
     if meant:
         why, advice = (
             f"which is {meant.kind} {display(meant.right_name)}",
