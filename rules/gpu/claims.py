@@ -181,14 +181,19 @@ def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[s
     """Return whether the pod asks for a GPU, for what may be one, or has a claim that may be.
 
     A resource that no profile knows may be a GPU by its name, unless one of the patterns
-    `other_devices` matches it; one that a profile knows is, also in a wrong place. For claims see
-    `may_need_gpu_nodes`.
+    `other_devices` matches it; one that a profile knows is, also in a wrong place. A part of a GPU
+    counts where the pod names a scheduler that gives it, of any profile: without that scheduler
+    nothing places the pod. For claims see `may_need_gpu_nodes`.
     """
-    return any(
-        asks_for_gpu(container)
+    return (
+        pod.profile.gives_share(pod.annotations, pod.scheduler)
         or any(
-            container.profile.resource(name) is not None or not matches_any(other_devices, name)
-            for name in unknown_devices(container)
+            asks_for_gpu(container)
+            or any(
+                container.profile.resource(name) is not None or not matches_any(other_devices, name)
+                for name in unknown_devices(container)
+            )
+            for container in pod.containers
         )
-        for container in pod.containers
-    ) or may_need_gpu_nodes(pod, inventory, other_devices)
+        or may_need_gpu_nodes(pod, inventory, other_devices)
+    )

@@ -213,6 +213,8 @@ class Profile:
       by name or pattern.
     - `alternative_variables`: variables that may act as NVIDIA_VISIBLE_DEVICES does;
       `chosen_alternatives`: those of the chosen profiles.
+    - `share_annotations`: the annotations by which the schedulers of any profile give parts of
+      GPUs, by the name of the scheduler.
     - `limit_quotas`: resources whose quotas the platform enforces by keys such as
       `limits.nvidia.com/gpu`.
     """
@@ -236,6 +238,7 @@ class Profile:
         chosen_alternatives: tuple[str, ...] = (),
         injected_references: tuple[InjectedReference, ...] = (),
         fractions: tuple[Fraction, ...] = (),
+        share_annotations: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         limit_quotas: tuple[str, ...] = (),
     ) -> None:
         self.name = name
@@ -254,6 +257,7 @@ class Profile:
         self.chosen_alternatives = frozenset(chosen_alternatives)
         self.injected_references = injected_references
         self.fractions = fractions
+        self.share_annotations = share_annotations
         self.limit_quotas = limit_quotas
         # A pod with one of these annotations asks for a GPU, or for the scheduler of GPUs.
         self.request_annotations = frozenset(
@@ -318,6 +322,10 @@ class Profile:
         ]
         return not givers or any(scheduler in (s.name, *s.alternatives) for s in givers)
 
+    def gives_share(self, annotations: Mapping[str, Any], scheduler: str) -> bool:
+        """Return whether `scheduler` gives a part of a GPU for `annotations`, in any profile."""
+        return any(key in annotations for key in self.share_annotations.get(scheduler, ()))
+
     def label_values(self, key: str) -> tuple[str, ...] | None:
         """The values of the label `key` that mean a GPU node, any if empty; None if none does."""
         return self._labels.find(key)
@@ -371,8 +379,21 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         chosen_alternatives=union_in_order(p.alternative_variables for p in chosen),
         injected_references=tuple(r for p in chosen for r in p.injected_references),
         fractions=tuple(f for p in chosen for f in p.fractions),
+        share_annotations=_share_annotations((*chosen, *known)),
         limit_quotas=union_in_order(p.limit_quotas for p in chosen),
     )
+
+
+def _share_annotations(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
+    """The annotations of fractions, by the name of each scheduler that gives them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for profile in profiles:
+        keys = {key for fraction in profile.fractions for key in fraction.annotations}
+        for scheduler in profile.schedulers:
+            given = tuple(key for key in scheduler.annotations if key in keys)
+            for name in (scheduler.name, *scheduler.alternatives) if given else ():
+                found[name] = union_in_order((found.get(name, ()), given))
+    return found
 
 
 def _merged_labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
