@@ -3,15 +3,17 @@
 What it does
 ------------
 Finds names in `limits` and `requests` that are known mistakes for a GPU resource (`gpu`,
-`nvidia.com/gpus`, `nvidia.com/gpu-1`), that spell a MIG profile otherwise than NVIDIA's device
-plugin does (`nvidia.com/mig-1g10gb` for `nvidia.com/mig-1g.10gb`), that carry a quota's prefix
-(`requests.nvidia.com/gpu`), or that differ by a letter or two from a known resource of the same
-vendor, by a word in short or at length (`nvidia.com/gpumemory`, `volcano.sh/vgpu-num`), or by one
-letter in the vendor's domain (`nvidi.com/gpu`); these last only give a warning, and so do labels of
-nodes (`nvidia.com/gpu.memory`) and profiles of MIG that no card has, by their compute slices
-(`nvidia.com/mig-9g.10gb`) or their memory (`nvidia.com/mig-4g.5gb`). The name in `gpu.name` of a
-SparkApplication counts, too. All other names are ignored, and so is the `extendedResourceName` of a
-DeviceClass that gpuward knows.
+`nvidia.com/gpus`, `nvidia.com/gpu-1`, `huawei.com/Ascend910s`, `rebellions.ai/atom`), that spell a
+MIG profile otherwise than NVIDIA's device plugin does (`nvidia.com/mig-1g10gb` for
+`nvidia.com/mig-1g.10gb`), that carry a quota's prefix (`requests.nvidia.com/gpu`), or that differ
+by a letter or two from a known resource of the same vendor, by a word in short or at length
+(`nvidia.com/gpumemory`, `volcano.sh/vgpu-num`), in the letters before a model
+(`huawei.com/ascend910`), by what follows one of the names of a plugin that has no others
+(`aws.amazon.com/neuronchips`), or by one letter in the vendor's domain (`nvidi.com/gpu`); these
+last only give a warning, and so do labels of nodes (`nvidia.com/gpu.memory`) and profiles of MIG
+that no card has, by their compute slices (`nvidia.com/mig-9g.10gb`) or their memory
+(`nvidia.com/mig-4g.5gb`). The name in `gpu.name` of a SparkApplication counts, too. All other names
+are ignored, and so is the `extendedResourceName` of a DeviceClass that gpuward knows.
 
 Why it matters
 --------------
