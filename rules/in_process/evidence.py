@@ -50,6 +50,7 @@ from rules.placement.gpu_nodes import (
     words_about_image,
 )
 from rules.profile.platforms.cards import CARDS, MAX_NAME_CHARACTERS
+from rules.profile.platforms.makers import OTHER_AGENT_PROGRAMS
 from rules.profile.profile import Profile
 
 _NONE: list[str] = []
@@ -132,7 +133,7 @@ def _evidence_of_variable(name: Expression, certainty: str = _CERTAIN) -> list[V
 
 def _signs_of_agents() -> Expression:
     def is_sign(c: Expression) -> Expression:
-        is_agent = all_of(is_agent_of_other_maker(c), runs_own_program(c.raw, ()))
+        is_agent = all_of(is_agent_of_other_maker(c), runs_own_program(c.raw, OTHER_AGENT_PROGRAMS))
         return choose((c.hasCudaImage, image_grants_gpus(c)), otherwise=not_(is_agent))
 
     return let(

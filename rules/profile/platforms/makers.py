@@ -260,7 +260,11 @@ AGENT_WORDS = (
     *("plugin", "deviceplugin", "k8sdeviceplugin", "exporter", "labeller", "operator"),
     *("driver", "discovery", "scheduler", "monitor", "manager", "detector", "toolkit"),
 )
-_FOLDERS = _one_of(folder for maker in OTHER_MAKERS for folder in maker.image_folders)
+# In these Intel publishes its drivers (deployments/*/base/resource-driver.yaml there).
+_FOLDERS_OF_AGENTS = ("intel/intel-resource-drivers-for-kubernetes",)
+_FOLDERS = _one_of(
+    (*(folder for maker in OTHER_MAKERS for folder in maker.image_folders), *_FOLDERS_OF_AGENTS)
+)
 AGENT_IMAGE_PATTERN = (
     rf"/{_FOLDERS}(:[0-9]+)?/(.*/)?([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
 )
@@ -268,6 +272,8 @@ AGENT_IMAGE_PATTERN = (
 
 They are in a folder of their maker: with any owner, everybody could choose such a name.
 """
+OTHER_AGENT_PROGRAMS = frozenset({"/kubelet-gpu-plugin", "/kubelet-gaudi-plugin"})
+"""The programs that manifests of such agents name; in most of them the image does."""
 
 
 def maker_of_file(path: str) -> Maker | None:
