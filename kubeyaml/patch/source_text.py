@@ -115,14 +115,19 @@ _DIRECTIVE_PATTERN: Final = re.compile(
     r"|<%"  # ERB
     r"|%\{[-~]?\s*(?:if|else|for|end)"  # Terraform
     r"|(?:^|\s)#@(?=[\s\w/]|$)|\(@[-=\s]"  # ytt
-    r"|^[ \t]*#[ \t]*(?:ifdef|ifndef|endif)\b",  # the C preprocessor
+    r"|^[ \t]*#[ \t]*(?:ifdef|ifndef|endif)\b"  # the C preprocessor
+    r"|^[ \t]*#[^\w\s#-]+[ \t]*(?:if|elif|else|endif|end|for|endfor)\b",  # tools with own signs
     re.MULTILINE,
 )
-# What a template fills in: `{{ .x }}`, `${X:=1}`, `$X`, `__X__`, `%X%`, `@X@`, `<x>`, `[[ .x ]]`.
-# Text in the form `$(X)` is not: the kubelet fills it in.
+# What a template fills in: `{{ .x }}`, `${X:=1}`, `$X`, `((x))`, `#{x}#`, `{x}`, `[[ .x ]]`, `<x>`,
+# and a name between signs such as `__X__` and `%X%`; what is a secret elsewhere, as SOPS, vals, and
+# the plugins of Vault write it; and words for whoever copies the file. Text in the form `$(X)` is
+# not: the kubelet fills it in.
 _PLACEHOLDER_PATTERN: Final = re.compile(
-    r"\{\{|\$\{|\$[A-Za-z_]|\[\[ ?\.|__[A-Za-z][\w.-]*__|<[A-Za-z][\w .-]*>"
-    r"|%[A-Z][A-Z0-9_]*%|@[A-Z][A-Z0-9_]*@"
+    r"\{\{|[#$%]\{|\$[A-Za-z_]|\(\(|\{[A-Za-z_][\w.-]*\}|\[\[ ?\.|<[A-Za-z][\w .:/#|-]*>"
+    r"|__[A-Za-z][\w.-]*__|(?<!\w)([#%@~^!|+=]{1,2})[A-Z][A-Z0-9_.-]*\1(?!\w)"
+    r"|\bENC\[|\bref\+[a-z0-9]+://|\bvault:"
+    r"|\b(?i:(?:replace|change|fill|insert)[_-]?(?:me|this|here)|placeholder|your[_-]\w+)\b"
 )
 _MAX_QUOTED_CHARACTERS: Final = 40  # of a directive, in a reason
 _COMMENT_PATTERN: Final = re.compile(r"\s#")

@@ -18,6 +18,7 @@ from rules.engine.bounds import (
 from rules.engine.exceptions import ExceptionMatcher, Suppress
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Finding
+from rules.gpu.claims import profile_with_classes
 from rules.gpu.components import advice_for_agents, component_of, is_mirror
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.object_ref import object_ref
@@ -233,10 +234,16 @@ class Evaluation:
     ) -> None:
         self._steps = steps
         self._rule_set = rule_set
+        inventory = context.inventory
+        self._profile = (
+            inventory.compute_once(profile_with_classes, rule_set.profile)
+            if inventory
+            else rule_set.profile
+        )
         self._request_context = context
         self._suppress = suppress
         self._common_traits = EVERY_POD | rule_set.profile_traits
-        self._common_traits |= inventory_traits(context.inventory)
+        self._common_traits |= inventory_traits(inventory)
         if context.old_metadata is not None:
             self._common_traits |= old_metadata_traits(context.old_metadata)
         self._start(manifest)
@@ -256,7 +263,7 @@ class Evaluation:
             self._start_with_pod(*pod, status=as_object(manifest).get("status"))
 
     def _start_with_pod(self, spec: Any, metadata: Any, status: Any) -> None:
-        profile = self._rule_set.profile
+        profile = self._profile
         self.result.pod_paths.append(("spec",))
         traits = traits_of_raw_pod(spec, metadata, profile)
         all_traits = traits.all | self._common_traits
@@ -270,11 +277,10 @@ class Evaluation:
 
     def _find_subjects(self, manifest: Json) -> list[tuple[Subject, int, int]]:
         subjects = []
-        profile, namespace = self._rule_set.profile, self._request_context.namespace
-        inventory = self._request_context.inventory
+        namespace, inventory = self._request_context.namespace, self._request_context.inventory
         take = self._steps.take
         for subject in find_subjects(
-            manifest, profile, namespace, inventory=inventory, take_steps=take
+            manifest, self._profile, namespace, inventory=inventory, take_steps=take
         ):
             if isinstance(subject, MalformedField):
                 self.result.malformed_fields.append(subject)
@@ -314,7 +320,7 @@ class Evaluation:
     @cached_property
     def _context(self) -> Context:
         """The context of rules without options; most evaluations need none."""
-        return self._request_context.with_profile(self._rule_set.profile)
+        return self._request_context.with_profile(self._profile)
 
     def _should_evaluate(self, subject: Subject) -> bool:
         if not isinstance(subject, Pod):

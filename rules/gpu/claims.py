@@ -52,6 +52,18 @@ def _resources_of_class(
             yield profile.resource(f"{DEVICE_CLASS_PREFIX}{vendor_class}")
 
 
+def profile_with_classes(inventory: Inventory, profile: Profile) -> Profile:
+    """`profile`, and the resources by which pods ask for the GPUs of known DeviceClasses."""
+    more: dict[str, Resource] = {}
+    for name, known in sorted(inventory.all_in(DeviceClass, None).items()):
+        asked = known.extended_resource
+        if asked and asked not in more and profile.resource(asked) is None:
+            for resource in _resources_of_class(name, profile, inventory):
+                if resource is not None and _is_gpu(resource):
+                    more[asked] = resource._replace(name=asked)
+    return profile.with_resources(more) if more else profile
+
+
 def _is_gpu(resource: Resource | None) -> bool:
     return resource is not None and resource.vendor != OTHER_VENDOR
 
@@ -169,14 +181,19 @@ def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[s
     """Return whether the pod asks for a GPU, for what may be one, or has a claim that may be.
 
     A resource that no profile knows may be a GPU by its name, unless one of the patterns
-    `other_devices` matches it; one that a profile knows is, also in a wrong place. For claims see
-    `may_need_gpu_nodes`.
+    `other_devices` matches it; one that a profile knows is, also in a wrong place. A part of a GPU
+    counts where the pod names a scheduler that gives it, of any profile: without that scheduler
+    nothing places the pod. For claims see `may_need_gpu_nodes`.
     """
-    return any(
-        asks_for_gpu(container)
+    return (
+        pod.profile.gives_share(pod.annotations, pod.scheduler)
         or any(
-            container.profile.resource(name) is not None or not matches_any(other_devices, name)
-            for name in unknown_devices(container)
+            asks_for_gpu(container)
+            or any(
+                container.profile.resource(name) is not None or not matches_any(other_devices, name)
+                for name in unknown_devices(container)
+            )
+            for container in pod.containers
         )
-        for container in pod.containers
-    ) or may_need_gpu_nodes(pod, inventory, other_devices)
+        or may_need_gpu_nodes(pod, inventory, other_devices)
+    )

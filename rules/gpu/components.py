@@ -1,13 +1,20 @@
 """The parts of the GPU platform itself: its pods, device plugins, exporters and webhooks."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.text_matching import matches_any
 from rules.finding import Finding
-from rules.gpu.images import AGENT_PROGRAMS, full_repository, is_agent_image, is_cuda_image
+from rules.gpu.devices import is_of_other_device
+from rules.gpu.images import (
+    AGENT_PROGRAMS,
+    full_repository,
+    image_name,
+    is_agent_image,
+    is_cuda_image,
+)
 from rules.gpu.own_programs import runs_own_program
 from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
@@ -197,11 +204,11 @@ def is_mirror(pod: Pod, context: Context) -> bool:
 DEVICE_PLUGIN_FOLDER = "/var/lib/kubelet/device-plugins"
 # The first part of a maker's domain in names of resources -> the words that name its accelerators.
 # DCGM is NVIDIA's Data Center GPU Manager; copies of its images have names without NVIDIA's. The
-# word `aws` names no accelerator: NVIDIA's run there too.
+# words `aws` and `intel` name no accelerator: the former has NVIDIA's too, and most of the latter's
+# plugins are for other devices.
 _ACCELERATOR_WORDS_BY_MAKER = {
     "nvidia": frozenset({"nvidia", "cuda", "dcgm"}),
     "amd": frozenset({"amd", "amdgpu", "rocm"}),
-    "intel": frozenset({"intel"}),
     "habana": frozenset({"habana", "gaudi"}),
     "huawei": frozenset({"huawei", "ascend"}),
     "aws": frozenset({"neuron"}),
@@ -216,12 +223,14 @@ def device_plugin_words(workload: KubernetesObject) -> frozenset[str]:
     """The words in the name and the images of a device plugin of GPUs; empty for others.
 
     Such a DaemonSet mounts the folder of the kubelet in which plugins register, and its name or an
-    image names a maker of accelerators. Network and storage plugins mount the same folder.
+    image names a maker of accelerators. Plugins of other devices mount the same folder, also those
+    of the same makers.
     """
     for pod in workload.pods:
         images = [m.container.image for m in host_mounts(pod) if m.path == DEVICE_PLUGIN_FOLDER]
+        names = [workload.object.name, *map(image_name, images)]
         words = _words_in(workload.object.name).union(*map(_image_words, images))
-        if images and _names_accelerator(words):
+        if images and _names_accelerator(words) and not _names_other_devices(names, words):
             return words
     return _NO_WORDS
 
@@ -259,7 +268,16 @@ def _words_in(text: str) -> frozenset[str]:
 
 
 def _names_accelerator(words: frozenset[str]) -> bool:
-    return any(word in _ACCELERATOR_WORDS or "gpu" in word for word in words)
+    return _names_gpus(words) or not words.isdisjoint(_ACCELERATOR_WORDS)
+
+
+def _names_other_devices(names: Iterable[str], words: frozenset[str]) -> bool:
+    """Return whether `names`, of which `words` are, are those of a plugin of no accelerators."""
+    return not _names_gpus(words) and any(is_of_other_device(name.lower()) for name in names)
+
+
+def _names_gpus(words: frozenset[str]) -> bool:
+    return any("gpu" in word or "xpu" in word for word in words)
 
 
 GPUWARD_WEBHOOKS = ("*.gpuward.io",)

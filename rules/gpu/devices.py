@@ -29,7 +29,7 @@ RDMA_PATTERN = re.compile(
 # Resources of other devices that are no GPUs: of networks, virtual machines, FPGAs and the like.
 NO_GPU = re.compile(
     "sriov|netdevice|hostdev|fpga|sgx|vhost|(?:batch|mid)-(?:cpu|memory)"
-    "|(?:^|[/_.-])(?:eni|fuse|kvm|tun|tap|qat|dsa|dlb|usb|tpm|snd|nic|vf|sev|tdx)s?(?:[_.-]|$)"
+    "|(?:^|[/_.-])(?:eni|fuse|kvm|tun|tap|qat|dsa|dlb|iaa|usb|tpm|snd|nic|vf|sev|tdx)s?(?:[_.-]|$)"
 )
 # What is in a name without a domain, which the API server refuses, if a GPU is meant.
 _WORDS_OF_GPUS = ("gpu", "nvidia")
@@ -162,12 +162,14 @@ def unknown_devices(container: Container) -> Iterator[str]:
         amounts = (
             parse(given[name]) for given in (container.limits, container.requests) if name in given
         )
-        lower = name.lower()
-        if any(map(_may_be_positive, amounts)) and not (
-            RDMA_PATTERN.search(lower) or NO_GPU.search(lower)
-        ):
+        if any(map(_may_be_positive, amounts)) and not is_of_other_device(name.lower()):
             yield name
     yield from (name for _, name in misplaced_resources(container))
+
+
+def is_of_other_device(name: str) -> bool:
+    """Return whether `name`, in small letters, is one of devices that are known to be no GPUs."""
+    return bool(RDMA_PATTERN.search(name) or NO_GPU.search(name))
 
 
 def requests_share(container: Container) -> bool:

@@ -30,6 +30,7 @@ AGENTS = frozenset(
     {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery"}
     | {"k8s-mig-manager", "k8s-dra-driver-gpu", "gdrdrv", "nvidia-fs"}
 )
+NVIDIA_OWNER = "nvidia"
 # What the agents' charts and images run (NVIDIA/k8s-device-plugin deployments, NVIDIA/dcgm-exporter
 # docker/Dockerfile*, NVIDIA/DCGM docker, NVIDIA/mig-parted deployments).
 AGENT_PROGRAMS = frozenset(
@@ -56,6 +57,8 @@ FOLDERS_WITHOUT_GPUS = ("nvidia/mellanox/", "nvidia/doca/", "nvidia/cloud-native
 # The last two parts of the repository -> texts of which the tag must contain one; empty: any tag.
 CUDA_TAG_WORDS_BY_IMAGE: Mapping[str, tuple[str, ...]] = {
     "nvidia/cuda": (),
+    # On Docker Hub the agents are there, too.
+    **{f"{NVIDIA_OWNER}/{name}": () for name in sorted(AGENTS)},
     "pytorch/pytorch": ("cuda", "latest"),
     "tensorflow/tensorflow": ("gpu",),
     "vllm/vllm-openai": (),
@@ -85,7 +88,7 @@ def is_cuda_image(image: str) -> bool:
     path, name, tag, pinned = _path_name_tag_and_pin(image)
     if _is_in_nvidia_registry(path):
         return name in AGENTS or not _is_image_without_gpus(path, name, tag)
-    words = CUDA_TAG_WORDS_BY_IMAGE.get(f"{path[:-1].rpartition('/')[2]}/{name}")
+    words = CUDA_TAG_WORDS_BY_IMAGE.get(f"{_owner(path)}/{name}")
     # Beside a digest runtimes ignore the tag, so the tag does not show another vendor's image.
     if words is None or (not pinned and any(maker in tag for maker in OTHER_VENDORS_TAGS)):
         return False
@@ -99,7 +102,7 @@ def sets_visible_devices(image: str) -> bool:
     if is_cuda_image(image) or len(image) > MAX_REFERENCE:
         return is_cuda_image(image)
     path, name, tag, pinned = _path_name_tag_and_pin(image)
-    if f"{path[:-1].rpartition('/')[2]}/{name}" not in IMAGES_FOR_ANY_MAKER:
+    if f"{_owner(path)}/{name}" not in IMAGES_FOR_ANY_MAKER:
         return False
     return pinned or not any(maker in tag for maker in OTHER_VENDORS_TAGS)
 
@@ -108,7 +111,7 @@ def sets_visible_devices(image: str) -> bool:
 def is_agent_image(image: str) -> bool:
     """Return whether `image` is one of NVIDIA's agents, which need every GPU of their node."""
     path, name, _, _ = _path_name_tag_and_pin(image)
-    return name in AGENTS and _is_in_nvidia_registry(path)
+    return name in AGENTS and (_is_in_nvidia_registry(path) or _owner(path) == NVIDIA_OWNER)
 
 
 def image_tag(image: str) -> str:
@@ -176,7 +179,7 @@ def maker_of_image(image: str) -> Maker | None:
 
 @cached_by_text
 def is_agent_of_other_maker(image: str) -> bool:
-    """Return whether the name of `image`, no CUDA image, shows a device plugin or its like."""
+    """Return whether `image`, no CUDA image, shows a maker's device plugin or its like."""
     return re.search(AGENT_IMAGE_PATTERN, _searched_text(image)) is not None
 
 
@@ -200,6 +203,11 @@ def _path_name_tag_and_pin(image: str) -> tuple[str, str, str, bool]:
     path, slash, last = repository.rpartition("/")
     name, _, tag = last.partition(":")
     return path + slash, name, tag, bool(pinned)
+
+
+def _owner(path: str) -> str:
+    """The last folder of `path`, which ends with a slash."""
+    return path[:-1].rpartition("/")[2]
 
 
 def _is_in_nvidia_registry(path: str) -> bool:

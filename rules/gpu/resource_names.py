@@ -9,6 +9,7 @@ from rules.base.text_matching import has_few_typos
 from rules.base.traits import NVIDIA_CARD
 from rules.finding import Fix
 from rules.gpu.devices import NATIVE_RESOURCES
+from rules.inventory.inventory import DeviceClass, Inventory
 from rules.profile.profile import Profile
 
 ORDINARY_RESOURCES = frozenset({*NATIVE_RESOURCES, NVIDIA_CARD})
@@ -21,7 +22,7 @@ MISTAKES_BY_RIGHT_NAME = {
     " alpha.kubernetes.io/nvidia-gpu kubernetes.io/gpu",
     "amd.com/gpu": "amd amd-gpu amd/gpu amd.gpu amd.com.gpu amd.com/gpus amd.con/gpu"
     " rocm.amd.com/gpu",
-    "gpu.intel.com/i915": "intel/gpu intel.com/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu"
+    "gpu.intel.com/i915": "intel/gpu intel.com/i915 gpu.intel.com gpu.intel.com/gpu"
     " gpu.intel.com/i195 gpu.intel.com/1915",
     "google.com/tpu": "tpu tpus google/tpu google.tpu cloud.google.com/tpu",
     "habana.ai/gaudi": "gaudi habana/gaudi habana.com/gaudi habana.ai/gaudi2 habana.ai/gaudi3"
@@ -34,6 +35,8 @@ MISTAKES_BY_RIGHT_NAME = {
 RIGHT_NAME_BY_MISTAKE = {
     wrong: right for right, texts in MISTAKES_BY_RIGHT_NAME.items() for wrong in texts.split()
 }
+# Names of Ascend's cards, as Ascend910 and Ascend910B4, in the plural.
+ASCEND_PLURAL_PATTERN = r"(huawei\.com/Ascend[0-9]+[A-Z]?[0-9]*)s"
 # A number of GPUs in the name, where it belongs in the amount, or the index of a card.
 COUNT_IN_NAME_PATTERN = r"((?:nvidia|amd)\.com/gpu)(?:-[0-9]{1,3}|0)"
 # A MIG profile with or without its punctuation: perhaps compute slices, slices, memory, and what
@@ -46,6 +49,8 @@ MIG_PROFILE_PATTERN = (
 LETTERS_PER_TYPO, MAX_TYPOS = 5, 2
 # The same of domains. Short ones have neighbours that exist.
 _MIN_DOMAIN_CHARACTERS, _MAX_DOMAIN_TYPOS = 10, 1
+# The Neuron device plugin offers no other names (awsdocs-neuron, "Neuron Device Plugin").
+_NAMES_OF_CLOSED_PLUGINS = ("aws.amazon.com/neuroncore", "aws.amazon.com/neuron")
 # Comparing takes time, and no real container has so many misspelt names.
 MAX_COMPARED_NAMES = 50
 
@@ -75,12 +80,18 @@ def renaming_fix(
     return Fix(f"rename it to {right}", tuple(edits))
 
 
-def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Misspelling]:
-    """Those of `names` that are misspelt names of GPU resources, each with what is meant."""
+def misspelt_resources(
+    names: Iterable[str], profile: Profile, inventory: Inventory
+) -> dict[str, Misspelling]:
+    """Those of `names` that are misspelt names of GPU resources, each with what is meant.
+
+    A name that a known DeviceClass has is right, whatever its devices are.
+    """
+    named_by_classes = inventory.compute_once(_names_of_classes, None)
     misspelt: dict[str, Misspelling] = {}
     compared: set[str] = set()
     for name in names:
-        if name in ORDINARY_RESOURCES or name in profile.resources:
+        if name in ORDINARY_RESOURCES or name in profile.resources or name in named_by_classes:
             continue
         if meant := _correctly_formed_name(name):
             misspelt[name] = Misspelling(meant, is_known=True)
@@ -89,8 +100,10 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
             continue
         prefixed = name.removeprefix("requests.").removeprefix("limits.")
         spellings = (prefixed, name.lower(), name.removesuffix("s"))
-        if right := RIGHT_NAME_BY_MISTAKE.get(name) or next(
-            filter(profile.resource, spellings), None
+        if right := (
+            RIGHT_NAME_BY_MISTAKE.get(name)
+            or next(filter(profile.resource, spellings), None)
+            or next((known for known in profile.resources if known.lower() == name.lower()), None)
         ):
             misspelt[name] = Misspelling(right, is_known=True)
         elif len(compared) < MAX_COMPARED_NAMES:
@@ -98,6 +111,11 @@ def misspelt_resources(names: Iterable[str], profile: Profile) -> dict[str, Miss
             if nearest := _nearest_name(name, profile):
                 misspelt[name] = Misspelling(nearest, is_known=False)
     return misspelt
+
+
+def _names_of_classes(inventory: Inventory, _: None) -> frozenset[str]:
+    classes = inventory.all_in(DeviceClass, None).values()
+    return frozenset(known.extended_resource for known in classes)
 
 
 # Compute slices of an instance of MIG -> the GB in the names of its profiles, on any card. From
@@ -159,9 +177,11 @@ def fault_of_name(name: str) -> NameFault | None:
 
 
 def _correctly_formed_name(name: str) -> str:
-    """The name that is meant, if `name` has a count in it or is no MIG profile's; else empty."""
+    """The name that is meant, if `name` has a count, a plural, or no MIG profile; else empty."""
     if counted := re.fullmatch(COUNT_IN_NAME_PATTERN, name):
         return counted[1]
+    if plural := re.fullmatch(ASCEND_PLURAL_PATTERN, name):
+        return plural[1]
     profile = re.fullmatch(MIG_PROFILE_PATTERN, name, re.IGNORECASE)
     if profile is None:
         return ""
@@ -173,6 +193,8 @@ def _correctly_formed_name(name: str) -> str:
 
 def _nearest_name(name: str, profile: Profile) -> str | None:
     domain, slash, suffix = name.partition("/")
+    if nearest := _name_of_model(domain, suffix, profile) or _begun_name(name):
+        return nearest
     # Names with digits are other models, not typing errors.
     if not slash or any(letter.isdigit() for letter in suffix):
         return None
@@ -191,6 +213,27 @@ def _nearest_name(name: str, profile: Profile) -> str | None:
         if is_near:
             return known
     return None
+
+
+def _name_of_model(domain: str, suffix: str, profile: Profile) -> str | None:
+    """The name with a model, as Ascend910, whose letters before the model `suffix` misspells."""
+    letters = re.match("[A-Za-z]*", suffix)
+    head = letters[0] if letters else ""
+    for known in profile.resources:
+        known_domain, _, pattern = known.partition("/")
+        word, star, _ = pattern.partition("*")
+        if not star or domain != known_domain or len(word) < LETTERS_PER_TYPO or word == head:
+            continue
+        right = f"{domain}/{word}{suffix[len(head) :]}"
+        is_near = head.lower() == word.lower() or has_few_typos(1, head, word)
+        if is_near and profile.resource(right):
+            return right
+    return None
+
+
+def _begun_name(name: str) -> str | None:
+    """The name that `name` begins with, of those beside which its plugin offers no others."""
+    return next(filter(name.startswith, _NAMES_OF_CLOSED_PLUGINS), None)
 
 
 def _in_short(suffix: str) -> str:

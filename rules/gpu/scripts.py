@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rules.base.json_values import display
 from rules.finding import Finding
 from rules.gpu.visibility import Visibility, parse_visibility
-from rules.gpu.volumes import clean_path, is_gpu_file
+from rules.gpu.volumes import clean_path, is_accelerator_kind, is_gpu_file
 from rules.objects.file_settings import ContainerSetting
 from rules.profile.profile import VisibleDevices
 
@@ -288,7 +288,7 @@ def is_gpu_device(text: str) -> bool:
     """Return whether `text` is a GPU's device file, perhaps with `:` and more, or a CDI device."""
     kind, equals, _ = text.partition("=")
     if equals and not text.startswith("/"):
-        return "gpu" in kind.partition("/")[2]
+        return "/" in kind and is_accelerator_kind(kind)
     path = clean_path(text.partition(":")[0])
     return path.startswith("/dev/") and is_gpu_file(path)
 

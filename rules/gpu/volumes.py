@@ -241,7 +241,7 @@ def names_of_gpus(value: str, profile: Profile, *, with_helpers: bool) -> Iterat
     for word, following in pairwise((*words, "")):
         if word.lower().rstrip(":") == "major" and _is_gpu_number(following):
             yield f"major: {following}"
-        elif "=" in word and _is_gpu_class(word.partition("=")[0], profile):
+        elif "=" in word and _is_gpu_kind(word.partition("=")[0], profile):
             yield word
         elif "/" in word:
             # CRI-O's form is source:destination:permissions.
@@ -260,6 +260,24 @@ def _is_gpu_number(number: str) -> bool:
     return re.fullmatch(_DECIMAL_PATTERN, number) is None or int(number) in GPU_MAJOR_NUMBERS
 
 
-def _is_gpu_class(device_class: str, profile: Profile) -> bool:
-    vendor = device_class.partition("/")[0]
-    return vendor.endswith("nvidia.com") or profile.resource(device_class) is not None
+def _is_gpu_kind(kind: str, profile: Profile) -> bool:
+    return is_accelerator_kind(kind) or profile.resource(kind) is not None
+
+
+# Words in the classes of CDI devices, and in the names of makers' resources, which plugins use for
+# classes: intel.com/gpu and intel.com/gaudi (intel/intel-resource-drivers-for-kubernetes
+# pkg/*/device/device.go), intel.cdi.k8s.io/gpu (intel/intel-device-plugins-for-kubernetes
+# pkg/deviceplugin/server.go), rebellions.ai/npu (https://docs.rbln.ai, "Container Toolkit"). Makers
+# have other devices, too.
+_CLASS_PATTERN = re.compile(
+    r"gpu|(?:^|[_.-])(?:gaudi|hpu|xpu|npu|tpu|dcu|hcu|mlu|gcu|neuron|ascend|davinci|rngd|accel)"
+    r"[0-9a-z]*(?:[_.-]|$)"
+)
+_NVIDIA_VENDOR = "nvidia.com"
+
+
+def is_accelerator_kind(kind: str) -> bool:
+    """Return whether CDI devices of `kind`, such as `intel.com/gpu`, are GPUs or the like."""
+    vendor, _, device_class = kind.lower().partition("/")
+    is_known = _CLASS_PATTERN.search(device_class) is not None
+    return is_known or vendor == _NVIDIA_VENDOR or vendor.endswith(f".{_NVIDIA_VENDOR}")

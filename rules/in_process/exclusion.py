@@ -1,6 +1,6 @@
 """Twins of `rules.placement.exclusion`: what keeps a pod off GPU nodes, in CEL."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rules.gpu.claims import ANY_CLASS, OTHER_VENDOR
 from rules.in_process.components import IS_POD
@@ -28,6 +28,7 @@ from rules.in_process.nodes import REQUIRED_TERMS, tolerates
 from rules.in_process.patterns import matches_any
 from rules.in_process.requests import is_class, unknown_devices
 from rules.in_process.statement import add, created, dynamic
+from rules.objects.pod import DEFAULT_SCHEDULER
 from rules.placement.exclusion import (
     EFFECTS_OF_WILDCARDS,
     KUBERNETES_TAINTS,
@@ -68,7 +69,7 @@ def exclusion_words(
 
     has_claims = get(OBJECT.spec, "resourceClaims", []).size() > 0
     claims = [] if ANY_CLASS in other_devices else [has_claims]
-    may_need = any_of(*claims, OBJECT.containers.exists(asks))
+    may_need = any_of(*claims, *_gives_share(profile), OBJECT.containers.exists(asks))
     is_known_need = OBJECT.containers.exists(lambda c: c.devices.exists(_is_known))
     is_new = REQUEST.operation == "CREATE"
     names_node = all_of(is_new, get(OBJECT.spec, "nodeName", "") != "")
@@ -87,6 +88,13 @@ def exclusion_words(
         "wideTolerations": _TOLERATIONS.filter(lambda t: _is_wide(t, profile)),
         "addedTolerations": choose((is_new, []), otherwise=added),
     }
+
+
+def _gives_share(profile: Profile) -> Iterator[Expression]:
+    """Yield `Profile.gives_share` of the pod, for each scheduler."""
+    scheduler = get(OBJECT.spec, "schedulerName", DEFAULT_SCHEDULER)
+    for name, keys in sorted(profile.share_annotations.items()):
+        yield all_of(scheduler == name, any_of(*(is_in(k, OBJECT.annotations) for k in keys)))
 
 
 def _is_known(d: Expression) -> Expression:

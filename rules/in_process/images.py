@@ -8,6 +8,7 @@ from rules.gpu.images import (
     FOLDERS_WITHOUT_GPUS,
     IMAGES_FOR_ANY_MAKER,
     MAX_REFERENCE,
+    NVIDIA_OWNER,
     NVIDIA_REGISTRIES,
     OTHER_VENDORS_TAGS,
     WITHOUT_GPUS,
@@ -35,6 +36,10 @@ from rules.profile.platforms.makers import (
     image_pattern,
 )
 
+_CUDA_IMAGES_OF_PROGRAMS = CUDA_TAG_WORDS_BY_IMAGE.keys() - {
+    f"{NVIDIA_OWNER}/{name}" for name in AGENTS
+}
+
 
 class _Parts:
     """The parts of the name of an image: those of a list in CEL."""
@@ -52,7 +57,8 @@ def is_cuda_image(image: Expression, *, with_agents: bool = True) -> Expression:
         is_agent = is_in(parts.name, sorted(AGENTS))
         has_cuda = not_(_lacks_cuda(parts))
         of_nvidia = any_of(is_agent, has_cuda) if with_agents else all_of(not_(is_agent), has_cuda)
-        known = _is_image_of(parts, CUDA_TAG_WORDS_BY_IMAGE, lambda own: _has_cuda_tag(parts, own))
+        names = CUDA_TAG_WORDS_BY_IMAGE if with_agents else _CUDA_IMAGES_OF_PROGRAMS
+        known = _is_image_of(parts, names, lambda own: _has_cuda_tag(parts, own))
         return choose((in_registry, of_nvidia), otherwise=known)
 
     return _is_image(image, test)

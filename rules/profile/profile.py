@@ -6,6 +6,7 @@ several. What all platforms share, such as the meaning of a variable, is code in
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -212,6 +213,8 @@ class Profile:
       by name or pattern.
     - `alternative_variables`: variables that may act as NVIDIA_VISIBLE_DEVICES does;
       `chosen_alternatives`: those of the chosen profiles.
+    - `share_annotations`: the annotations by which the schedulers of any profile give parts of
+      GPUs, by the name of the scheduler.
     - `limit_quotas`: resources whose quotas the platform enforces by keys such as
       `limits.nvidia.com/gpu`.
     """
@@ -235,6 +238,7 @@ class Profile:
         chosen_alternatives: tuple[str, ...] = (),
         injected_references: tuple[InjectedReference, ...] = (),
         fractions: tuple[Fraction, ...] = (),
+        share_annotations: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
         limit_quotas: tuple[str, ...] = (),
     ) -> None:
         self.name = name
@@ -253,6 +257,7 @@ class Profile:
         self.chosen_alternatives = frozenset(chosen_alternatives)
         self.injected_references = injected_references
         self.fractions = fractions
+        self.share_annotations = share_annotations
         self.limit_quotas = limit_quotas
         # A pod with one of these annotations asks for a GPU, or for the scheduler of GPUs.
         self.request_annotations = frozenset(
@@ -287,6 +292,13 @@ class Profile:
         """The GPU resource that `name` is, or None if it is nothing known."""
         return self._resources.find(name)
 
+    def with_resources(self, more: Mapping[str, Resource]) -> "Profile":
+        """Return the same profile that also knows the resources `more`."""
+        profile = copy(self)
+        profile.resources = {**self.resources, **more}
+        profile._resources = PatternIndex(profile.resources)  # noqa: SLF001  # its own
+        return profile
+
     def visible_variable(self, name: str) -> VisibleDevices | None:
         """Return the facts about the variable `name`, or None if no container runtime reads it."""
         return self._visible_devices.find(name)
@@ -309,6 +321,10 @@ class Profile:
             s for s in self.schedulers if not set(s.annotations).isdisjoint(fraction.annotations)
         ]
         return not givers or any(scheduler in (s.name, *s.alternatives) for s in givers)
+
+    def gives_share(self, annotations: Mapping[str, Any], scheduler: str) -> bool:
+        """Return whether `scheduler` gives a part of a GPU for `annotations`, in any profile."""
+        return any(key in annotations for key in self.share_annotations.get(scheduler, ()))
 
     def label_values(self, key: str) -> tuple[str, ...] | None:
         """The values of the label `key` that mean a GPU node, any if empty; None if none does."""
@@ -363,8 +379,21 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         chosen_alternatives=union_in_order(p.alternative_variables for p in chosen),
         injected_references=tuple(r for p in chosen for r in p.injected_references),
         fractions=tuple(f for p in chosen for f in p.fractions),
+        share_annotations=_share_annotations((*chosen, *known)),
         limit_quotas=union_in_order(p.limit_quotas for p in chosen),
     )
+
+
+def _share_annotations(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
+    """The annotations of fractions, by the name of each scheduler that gives them."""
+    found: dict[str, tuple[str, ...]] = {}
+    for profile in profiles:
+        keys = {key for fraction in profile.fractions for key in fraction.annotations}
+        for scheduler in profile.schedulers:
+            given = tuple(key for key in scheduler.annotations if key in keys)
+            for name in (scheduler.name, *scheduler.alternatives) if given else ():
+                found[name] = union_in_order((found.get(name, ()), given))
+    return found
 
 
 def _merged_labels(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:

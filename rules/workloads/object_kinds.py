@@ -22,6 +22,7 @@ from rules.base.traits import (
     WEBHOOK_CONFIGURATION,
 )
 from rules.objects.kubernetes_objects import CLAIM_GROUP
+from rules.profile.platforms.device_variables import DEVICE_VARIABLES, SHARE_VARIABLES
 from rules.profile.profile import Profile
 from rules.workloads.files_in_objects import has_plugin_words
 
@@ -315,9 +316,10 @@ KEY_FIELDS: Mapping[tuple[str, str], tuple[tuple[str, ...], ...]] = {
 
 
 def granting_variables(profile: Profile) -> tuple[str, ...]:
-    """Return the variables by which a container can get GPUs, as names and patterns."""
+    """Return the variables by which a container can get GPUs or more of one: names and patterns."""
     old, _ = LEGACY_VARIABLES
-    return (*profile.visible_devices, *profile.alternative_variables, old)
+    visible = (*profile.visible_devices, *profile.alternative_variables, old)
+    return (*visible, *DEVICE_VARIABLES, *SHARE_VARIABLES)
 
 
 def granting_keys(

@@ -378,6 +378,8 @@ def test_templates_are_refused_where_the_edit_could_be_inside_a_condition(
         "# <% if gpu %>",
         "#ifdef GPU",
         "# %{ if gpu }",
+        "#%if gpu",
+        "#:if gpu",
     ],
 )
 def test_templates_of_other_tools_are_refused_by_name(command: LintCommand, directive: str) -> None:
@@ -392,7 +394,11 @@ def test_templates_of_other_tools_are_refused_by_name(command: LintCommand, dire
 
 
 @pytest.mark.parametrize(
-    "comment", ["# if you want, change it", "# see https://example.com/#@x", "#! a note", "#if"]
+    "comment",
+    [
+        *("# if you want, change it", "# see https://example.com/#@x", "#! a note", "#if"),
+        *("# - if you want", "#-- for others", "#% of them"),
+    ],
 )
 def test_a_comment_in_words_is_no_directive(command: LintCommand, comment: str) -> None:
     file = command.write("pod.yaml", REQUEST.replace("# limits are wanted", comment))
@@ -402,7 +408,17 @@ def test_a_comment_in_words_is_no_directive(command: LintCommand, comment: str) 
 
 @pytest.mark.parametrize(
     "placeholder",
-    ["${DEVICES:=void}", "$DEVICES", "__DEVICES__", "'%DEVICES%'", "'@DEVICES@'", "<devices>"],
+    [
+        *("${DEVICES:=void}", "$DEVICES", "__DEVICES__", "'%DEVICES%'", "'@DEVICES@'", "<devices>"),
+        *("'#{DEVICES}#'", "((devices))", "(( grab meta.devices ))", "'{DEVICES}'", "'%{devices}'"),
+        *("~DEVICES~", "'#DEVICES#'", "REPLACE_ME", "changeme", "your-devices"),
+        *(
+            "'ENC[AES256_GCM,data:x,type:str]'",
+            "ref+vault://devices",
+            "vault:secret/data/a#devices",
+        ),
+        "<path:secret/data/a#devices>",
+    ],
 )
 def test_a_placeholder_is_never_removed(command: LintCommand, placeholder: str) -> None:
     text = TAKER.replace("value: all", f"value: {placeholder}")
@@ -411,6 +427,15 @@ def test_a_placeholder_is_never_removed(command: LintCommand, placeholder: str) 
     outcome = command.run("fix", "pod.yaml")
     assert read(file) == text
     assert "a template fills in this text" in outcome.out
+
+
+@pytest.mark.parametrize("value", ["all", "'0,1'", "GPU-8f4b2c3d", "MIG-1b2c", "nvidia.com/gpu=0"])
+def test_a_list_of_devices_is_removed(command: LintCommand, value: str) -> None:
+    text = TAKER.replace("value: all", f"value: {value}")
+    text += "    resources: {limits: {nvidia.com/gpu: 1}}\n"
+    file = command.write("pod.yaml", text)
+    assert command.run("fix", "pod.yaml").status == 0
+    assert "NVIDIA_VISIBLE_DEVICES" not in read(file)
 
 
 def test_escapes_of_json_that_yaml_does_not_know_are_refused(command: LintCommand) -> None:

@@ -13,12 +13,13 @@ toleration of their taints, or of every taint, also if an update adds it; a pod 
 nodes, by any label that a profile knows or by a name; and a running pod on a GPU node, as far as
 the nodes are known.
 
-A pod asks for a GPU by a resource, a claim, or an annotation of its scheduler. A claim counts
-unless it is known that none of its classes is of GPUs. A resource that may be a GPU by a name that
-no profile has counts as well, unless it is among `other_devices`; those of network cards, FPGAs,
-virtual machines and the like, such as `rdma/hca` and `vpc.amazonaws.com/efa`, never count. Of a pod
-that names its node itself only resources count that a profile knows, because the kubelet ignores
-those that its node does not have.
+A pod asks for a GPU by a resource, a claim, or an annotation for a part of a GPU, of any scheduler
+that gpuward knows and that the pod names: no other one places it. A claim counts unless it is known
+that none of its classes is of GPUs. A resource that may be a GPU by a name that no profile has
+counts as well, unless it is among `other_devices`; those of network cards, FPGAs, virtual machines
+and the like, such as `rdma/hca` and `vpc.amazonaws.com/efa`, never count. Of a pod that names its
+node itself only resources count that a profile knows, because the kubelet ignores those that its
+node does not have.
 
 Not evaluated: the components of the GPU platform, which the profile lists; and kinds that keep
 placement elsewhere, such as Volcano's Job and Knative's Service, until their pods are created. For

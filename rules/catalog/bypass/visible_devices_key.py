@@ -1,12 +1,14 @@
-"""A ConfigMap or Secret has a key with the name of a visible-devices variable.
+"""A ConfigMap or Secret has a key with the name of a variable that gives devices.
 
 What it does
 ------------
 Finds keys of ConfigMaps and Secrets that are `NVIDIA_VISIBLE_DEVICES`, a corresponding variable of
 another maker, one that a profile lists as an alternative, such as `DOCKER_RESOURCE_GPU`, or
-`CUDA_VERSION`, by which an image looks older than the first. The rule reads the keys of `data`,
-`stringData` and `binaryData`, and no value: so it says the same of ConfigMaps and of Secrets, whose
-values are no business of it. From `binaryData` kubelets take no variables today.
+`CUDA_VERSION`, by which an image looks older than the first. So are those by which NVIDIA's toolkit
+gives other devices, such as `NVIDIA_MOFED` and `NVIDIA_MIG_CONFIG_DEVICES`, and those that lift the
+limits of shares, such as `CUDA_DISABLE_CONTROL` and `CGPU_DISABLE`. The rule reads the keys of
+`data`, `stringData` and `binaryData`, and no value: so it says the same of ConfigMaps and of
+Secrets, whose values are no business of it. From `binaryData` kubelets take no variables today.
 
 The rule is off by default and in every bundle. It evaluates files, and at admission the policies
 that [`gpuward export vap`](../in-process.md#keys-of-configmaps-and-secrets) writes: API servers
@@ -31,8 +33,8 @@ that the webhook's inventory has, and in files of the same run.
 
 Why it matters
 --------------
-A container that takes its variables from the object by `envFrom` gets every GPU of its node, and
-nothing in its pod shows it.
+A container that takes its variables from the object by `envFrom` gets every GPU of its node, other
+devices, or more of a card than its share, and nothing in its pod shows it.
 
 Options
 -------

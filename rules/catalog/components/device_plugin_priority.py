@@ -3,10 +3,10 @@
 What it does
 ------------
 Finds DaemonSets of GPU device plugins without `priorityClassName`. A DaemonSet is one if it mounts
-`/var/lib/kubelet/device-plugins`, and its name or an image names a maker of accelerators. Any
-priority class is accepted, but for one that begins with `system-` and is not one of Kubernetes'
-two: nobody else may create such a class. Components of the platform, which no other rule checks,
-are checked too.
+`/var/lib/kubelet/device-plugins`, and its name or an image names a maker of accelerators and
+no other devices, such as SGX, QAT or FPGAs. Any priority class is accepted, but for one that begins
+with `system-` and is not one of Kubernetes' two: nobody else may create such a class. Components of
+the platform, which no other rule checks, are checked too.
 
 Of ACK's GPU sharing all DaemonSets count that mount a path of the node and have `gpushare` or
 `cgpu` in their names, and only Kubernetes' two classes are accepted: ACK's documents ask for
@@ -82,7 +82,8 @@ def _is_of_ack(workload: KubernetesObject) -> bool:
 def _fault(name: object, *, is_of_ack: bool) -> str:
     """Return what is wrong with the priority class `name`; empty for nothing."""
     if not name:
-        return f"no {FIELD}: pods with a priority can evict it, and then the node offers no GPUs"
+        consequence = "pods with a priority can evict it, and then the node offers no accelerators"
+        return f"no {FIELD}: {consequence}"
     if name in _RESERVED_CLASSES:
         return ""
     shown = f"the {FIELD} {display(name)}"

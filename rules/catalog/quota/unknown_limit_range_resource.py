@@ -41,12 +41,12 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 AMOUNT_FIELDS = ("max", "default", "min", "defaultRequest", "maxLimitRequestRatio")
 
 
-def check(limit_range: KubernetesObject, _context: Context) -> Findings:
+def check(limit_range: KubernetesObject, context: Context) -> Findings:
     """Yield each misspelt name, once for all fields of an item of `spec.limits`."""
     for index, item in as_objects(as_object(limit_range.raw.get("spec")).get("limits")):
         fields = {f: amounts for f in AMOUNT_FIELDS if (amounts := as_object(item.get(f)))}
         names = dict.fromkeys(name for amounts in fields.values() for name in amounts)
-        misspelt = misspelt_resources(names, limit_range.profile)
+        misspelt = misspelt_resources(names, limit_range.profile, context.inventory)
         times = Counter(meant.right_name for meant in misspelt.values())
         path = (*limit_range.path, "spec", "limits", index)
         places = [((*path, field), amounts) for field, amounts in fields.items()]

@@ -28,7 +28,7 @@ from rules.gpu.resource_names import fault_of_name, misspelt_resources
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
-def check(queue: KubernetesObject, _context: Context) -> Findings:
+def check(queue: KubernetesObject, context: Context) -> Findings:
     """Yield each misspelt name once, where it stands first."""
     places: dict[str, Path] = {}
     for path, name in covered_resources(queue):
@@ -41,7 +41,7 @@ def check(queue: KubernetesObject, _context: Context) -> Findings:
                 message=f"the queue's resource {display(name)} covers no pod: {fault.reason}",
                 help=fault.advice,
             )
-    for name, meant in misspelt_resources(places, queue.profile).items():
+    for name, meant in misspelt_resources(places, queue.profile, context.inventory).items():
         yield Finding(
             path=places[name],
             key=f"resources.{name}",

@@ -34,10 +34,10 @@ from rules.objects.kubernetes_objects import LIMITS_PREFIX, REQUESTS_PREFIX
 from rules.rule import Action, Context, Finding, Findings, Quota, define_rule
 
 
-def check(quota: Quota, _context: Context) -> Findings:
+def check(quota: Quota, context: Context) -> Findings:
     """Yield each key with a misspelt name."""
     names = {key: _resource_of_key(key) for key in quota.hard if "/" in key}
-    misspelt = misspelt_resources(names.values(), quota.profile)
+    misspelt = misspelt_resources(names.values(), quota.profile, context.inventory)
     meant = {
         key: _key_for(misspelt[name].right_name, key, quota)
         for key, name in names.items()

@@ -3,14 +3,17 @@
 What it does
 ------------
 Finds names in `limits` and `requests` that are known mistakes for a GPU resource (`gpu`,
-`nvidia.com/gpus`, `nvidia.com/gpu-1`), that spell a MIG profile otherwise than NVIDIA's device
-plugin does (`nvidia.com/mig-1g10gb` for `nvidia.com/mig-1g.10gb`), that carry a quota's prefix
-(`requests.nvidia.com/gpu`), or that differ by a letter or two from a known resource of the same
-vendor, by a word in short or at length (`nvidia.com/gpumemory`, `volcano.sh/vgpu-num`), or by one
-letter in the vendor's domain (`nvidi.com/gpu`); these last only give a warning, and so do labels of
-nodes (`nvidia.com/gpu.memory`) and profiles of MIG that no card has, by their compute slices
-(`nvidia.com/mig-9g.10gb`) or their memory (`nvidia.com/mig-4g.5gb`). The name in `gpu.name` of a
-SparkApplication counts, too. All other names are ignored.
+`nvidia.com/gpus`, `nvidia.com/gpu-1`, `huawei.com/Ascend910s`, `rebellions.ai/atom`), that spell a
+MIG profile otherwise than NVIDIA's device plugin does (`nvidia.com/mig-1g10gb` for
+`nvidia.com/mig-1g.10gb`), that carry a quota's prefix (`requests.nvidia.com/gpu`), or that differ
+by a letter or two from a known resource of the same vendor, by a word in short or at length
+(`nvidia.com/gpumemory`, `volcano.sh/vgpu-num`), in the letters before a model
+(`huawei.com/ascend910`), by what follows one of the names of a plugin that has no others
+(`aws.amazon.com/neuronchips`), or by one letter in the vendor's domain (`nvidi.com/gpu`); these
+last only give a warning, and so do labels of nodes (`nvidia.com/gpu.memory`) and profiles of MIG
+that no card has, by their compute slices (`nvidia.com/mig-9g.10gb`) or their memory
+(`nvidia.com/mig-4g.5gb`). The name in `gpu.name` of a SparkApplication counts, too. All other names
+are ignored, and so is the `extendedResourceName` of a DeviceClass that gpuward knows.
 
 Why it matters
 --------------
@@ -46,15 +49,15 @@ from rules.rule import Action, Container, Context, Finding, Findings, Pod, defin
 CONSEQUENCE = ": the pod waits for a node that has it"
 
 
-def check(pod: Pod, _context: Context) -> Findings:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each misspelt name, once for limits and requests together."""
     if pod.layout.gpu_field:
-        yield from _findings_of_gpu_field(pod)
+        yield from _findings_of_gpu_field(pod, context)
         return
     for container in pod.containers:
         names = (*container.limits, *container.requests)
         yield from _findings_of_names_without_resource(pod, container)
-        mistakes = misspelt_resources(names, container.profile)
+        mistakes = misspelt_resources(names, container.profile, context.inventory)
         if not mistakes:
             continue
         root = container.resources_path
@@ -78,11 +81,12 @@ def check(pod: Pod, _context: Context) -> Findings:
             )
 
 
-def _findings_of_gpu_field(pod: Pod) -> Findings:
+def _findings_of_gpu_field(pod: Pod, context: Context) -> Findings:
     """Yield the name in the field of the pod that holds a GPU resource in place of limits."""
     field = pod.layout.gpu_field
     name = as_text(as_object(pod.spec.get(field)).get("name"))
-    meant, fault = misspelt_resources((name,), pod.profile).get(name), fault_of_name(name)
+    mistakes = misspelt_resources((name,), pod.profile, context.inventory)
+    meant, fault = mistakes.get(name), fault_of_name(name)
     if meant:
         why, advice = (
             f"which is {meant.kind} {display(meant.right_name)}",

@@ -260,8 +260,20 @@ AGENT_WORDS = (
     *("plugin", "deviceplugin", "k8sdeviceplugin", "exporter", "labeller", "operator"),
     *("driver", "discovery", "scheduler", "monitor", "manager", "detector", "toolkit"),
 )
-AGENT_IMAGE_PATTERN = rf"/([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
-"""A regular expression as of `image_pattern`, of images with one of AGENT_WORDS in their name."""
+# In these Intel publishes its drivers (deployments/*/base/resource-driver.yaml there).
+_FOLDERS_OF_AGENTS = ("intel/intel-resource-drivers-for-kubernetes",)
+_FOLDERS = _one_of(
+    (*(folder for maker in OTHER_MAKERS for folder in maker.image_folders), *_FOLDERS_OF_AGENTS)
+)
+AGENT_IMAGE_PATTERN = (
+    rf"/{_FOLDERS}(:[0-9]+)?/(.*/)?([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
+)
+"""A regular expression as of `image_pattern`, of images with one of AGENT_WORDS in their name.
+
+They are in a folder of their maker: with any owner, everybody could choose such a name.
+"""
+OTHER_AGENT_PROGRAMS = frozenset({"/kubelet-gpu-plugin", "/kubelet-gaudi-plugin"})
+"""The programs that manifests of such agents name; in most of them the image does."""
 
 
 def maker_of_file(path: str) -> Maker | None:
