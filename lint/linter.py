@@ -64,6 +64,10 @@ _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
 # One of them is in every file that `manifests_of_other_programs` reads.
 _MAY_BE_OF_OTHER_PROGRAM = re.compile(r"k8s|openshift_raw|podSpec|pod_spec").search
+# A here-document, an object in flow style, or one that begins a quoted text.
+_MAY_HAVE_MANIFEST_IN_COMMAND = re.compile(
+    r"""<<|[{,]\s*(?:\\n\s*)?\\*["']?apiVersion\\*["']?\s*:|["']apiVersion:"""
+).search
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} texts, such as those of ConfigMaps, one in another"
 )
@@ -301,7 +305,7 @@ class Linter:
         document, pods = item.document, item.result.pod_paths
         objects = (raw for raw, _ in flatten_lists(as_object(document.value), ()))
         has_texts = any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects)
-        has_commands = pods and "<<" in file.source.text
+        has_commands = pods and _MAY_HAVE_MANIFEST_IN_COMMAND(file.source.text)
         if not (has_texts or has_commands):
             return
         from sources.embedded_manifests import manifests_in_commands, manifests_in_object  # noqa: PLC0415  # few files need it
