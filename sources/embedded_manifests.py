@@ -17,7 +17,13 @@ from rules.objects.object_ref import group_of
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.object_kinds import object_kind_of
 from sources.manifests import MAX_DOCUMENTS, File, Places, Span, is_kubernetes
-from sources.sources import SkippedSource, Source, SourcePart, declares_object
+from sources.sources import (
+    SkippedSource,
+    Source,
+    SourcePart,
+    declares_object,
+    is_manifest_text,
+)
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
 _MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
@@ -218,6 +224,18 @@ def manifests_in_object(file: File, document: Document) -> Iterator[Source]:
                 text = _decoded(encoded)
                 if declares_object(text):
                     yield _at_text(file, document, (*base, "data", key), text)
+
+
+def manifests_in_custom_resource(file: File, document: Document) -> Iterator[Source]:
+    """The manifests in texts of the custom resources in a document whose controllers apply them."""
+    seen: set[str] = set()
+    for raw, base in flatten_lists(as_object(document.value), ()):
+        for path, text in _texts_below(raw):
+            whole = (*base, *path)
+            holder = as_object(find_value(document.value, whole[:-1]))
+            if text not in seen and is_manifest_text(group_of(raw), path[-1], holder):
+                seen.add(text)
+                yield from _manifests_in_text(file, document, whole, text)
 
 
 def manifests_in_commands(

@@ -5,7 +5,7 @@ import gc
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kubeyaml import CachedReader, EncodingError, decode
@@ -318,6 +318,30 @@ def declares_object(text: str) -> bool:
     Or whether lines that begin as a map or list of one line have these keys.
     """
     return bool(_API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text))
+
+
+# Fields of custom resources whose texts a controller applies (rancher/fleet-docs
+# docs/bundle-add.md; argoproj/argo-workflows docs/walk-through/kubernetes-resources.md).
+_MANIFEST_FIELD_BY_GROUP = {"fleet.cattle.io": "content", "argoproj.io": "manifest"}
+# What Argo does otherwise than to apply it; what a patch has is a part of an object.
+_OTHER_ACTIONS = ("patch", "delete", "get")
+
+
+def has_manifest_texts(group: str) -> bool:
+    """Return whether custom resources of the API group may have texts that a controller applies."""
+    return group in _MANIFEST_FIELD_BY_GROUP
+
+
+def is_manifest_text(group: str, field: object, holder: Mapping[str, Any]) -> bool:
+    """Return whether a controller applies the objects in the text of `holder` at `field`.
+
+    It is a part of a custom resource.
+    """
+    if not isinstance(field, str) or _MANIFEST_FIELD_BY_GROUP.get(group) != field:
+        return False
+    text = holder[field]
+    is_applied = holder.get("action") not in _OTHER_ACTIONS
+    return isinstance(text, str) and is_applied and declares_object(text)
 
 
 def has_placeholder(text: str) -> bool:
