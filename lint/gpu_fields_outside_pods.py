@@ -4,9 +4,12 @@ Controllers make pods from custom resources, and helm from values, so rules see 
 admission.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
+from kubeyaml import YamlError, read, split
 from rules.base.json_values import Json, Path, as_object, as_text
 from rules.base.text_matching import matches_any
 from rules.gpu.images import maker_of_image
@@ -28,6 +31,7 @@ from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
 from rules.workloads.object_kinds import NODE_POOL_KINDS, QUOTA_PATHS
 from rules.workloads.pod_search import JsonNode
+from sources.sources import is_manifest_text
 
 # Some kinds have a number of GPUs under this key, and make a resource of it.
 _GPU_COUNT_KEY = "gpu"
@@ -38,8 +42,8 @@ _REQUEST_KIND = "request"
 _RUNTIME_CLASS_FIELD = "runtimeClassName"
 # It is in the name of every variable that a container runtime reads.
 _VISIBLE_DEVICES = "VISIBLE_DEVICES"
-# It may be in a text as well: a program, a patch, or the values of a chart.
-_NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+# They may be in a text as well: a program, a patch, or the values of a chart.
+_VARIABLES_IN = re.compile(r"\b[A-Z][A-Z0-9_]{0,40}VISIBLE_DEVICES\b").findall
 # KubeVirt's machines name the resource of each of their `gpus` in it.
 _DEVICE_NAME_FIELD = "deviceName"
 _GPUS_FIELD = "gpus"
@@ -52,9 +56,19 @@ _CDI_PREFIXES = ("cdi.k8s.io/", "nvidia.cdi.k8s.io")
 _DEVICE_ANNOTATION_PREFIXES = (*_CDI_PREFIXES, *INJECTOR_DOMAINS)
 _DEVICE_FILE = "file"
 _DEVICE_FOLDER = "/dev/"
+# Of which each one is named, up to a number in an object.
+_KINDS_BY_NAME = frozenset({_VISIBLE_DEVICES, _DEVICE_FILE})
+_MAX_FIELDS = 20
 _MAX_PATH_CHARACTERS = 4096
 # A text of Argo's templates, which are pods. The search for pods reads JSON in it, and not YAML.
 _PATCH_FIELD = "podSpecPatch"
+_SELECTOR_FIELD = "nodeSelector"
+# Of the texts of one object: more are in no chart's values.
+_MAX_TEXT_CHARACTERS = 1 << 18
+_MAX_TEXT_DOCUMENTS = 100
+# A text of several lines, or a map or a list in flow style.
+_MAY_BE_YAML = re.compile(r"\n|\s{0,100}[{\[]").search
+_TELLS_OF_GPUS = re.compile(r"_VISIBLE_|runtimeClassName|/dev/|cdi|nri\.io|privileged").search
 
 
 def gpu_fields_outside_pods(
@@ -63,9 +77,11 @@ def gpu_fields_outside_pods(
     """Yield path and name of the fields about GPUs in custom resources outside of pods.
 
     `pod_paths` are those of all pods in `manifest`. The first of each kind in every object: the
-    name of a GPU resource that is a key, a variable that shows devices, a runtime class for GPUs,
-    an annotation that gives devices, and a device file of a GPU; beside these, and beside an image
-    or a variable of programs that use devices, a field `privileged: true`.
+    name of a GPU resource that is a key, a runtime class for GPUs, and an annotation that gives
+    devices; also every variable that shows devices, and every device file of a GPU; beside these,
+    beside an image or a variable of programs that use devices, and beside a label of GPU nodes, a
+    field `privileged: true`. What is in a text of YAML, such as a chart's values, is at the text;
+    requests in it are left out.
     """
     pods = _PodPaths(pod_paths)
     for raw, base in flatten_lists(as_object(manifest), ()):
@@ -75,7 +91,7 @@ def gpu_fields_outside_pods(
         kind = as_text(raw.get("kind"))
         if (group, kind) in NODE_POOL_KINDS or (group, kind) in QUOTA_PATHS:
             continue
-        fields, has_pods = _gpu_fields(raw, base, profile, pods)
+        fields, has_pods = _gpu_fields(raw, base, profile, pods, reads_texts=True)
         for path, name, is_request in fields:
             if not (has_pods and is_request):  # such a kind may state sums of what its pods request
                 yield path, name
@@ -125,7 +141,12 @@ class _PodPaths:
 
 
 def _gpu_fields(
-    raw: Mapping[str, Any] | list[Any], base: Path, profile: Profile, pods: _PodPaths
+    raw: Mapping[str, Any] | list[Any],
+    base: Path,
+    profile: Profile,
+    pods: _PodPaths,
+    *,
+    reads_texts: bool = False,
 ) -> tuple[list[tuple[Path, str, bool]], bool]:
     """The fields that tell of GPUs in the object or list `raw` at `base`, and whether it has pods.
 
@@ -133,48 +154,120 @@ def _gpu_fields(
     """
     found: list[tuple[Path, str, bool]] = []
     has_pods = False
-    seen: set[str] = set()
+    kinds: set[str] = set()
+    seen: set[tuple[str, str]] = set()
     privileged: Path | None = None
-    waiting = [JsonNode(raw)]
+    group = group_of(as_object(raw)) if reads_texts else ""
+    texts = _Texts(is_read=reads_texts)
+    visited: list[JsonNode] = []
+    waiting = [_Place(JsonNode(raw), None)]
     while waiting:
-        node = waiting.pop()
+        node, text_path = waiting.pop()
         held = node.value
-        pairs = held.items() if isinstance(held, dict) else enumerate(held)
-        is_pod = pods.has(base, node)
+        is_pod = text_path is None and pods.has(base, node)
         has_pods = has_pods or is_pod
-        for key, value in pairs:
-            if pods.has_text(base, node, key):
+        for key, name, value in _keys_and_names(held):
+            path = text_path or (*base, *node.path, key)
+            if text_path is None and pods.has_text(base, node, key):
                 has_pods = True
+            elif is_manifest_text(group, key, held):
+                continue  # rules evaluate what is in it
             elif not is_pod or key == _PATCH_FIELD:
-                may_tell = _may_tell(key, value)
-                kind, name = _kind_and_name(key, value, node, profile) if may_tell else ("", "")
-                if kind and kind not in seen:
-                    seen.add(kind)
-                    found.append(((*base, *node.path, key), name, kind == _REQUEST_KIND))
-                if key == _PRIVILEGED and value is True and privileged is None:
-                    privileged = (*base, *node.path, key)
+                may_tell = _may_tell(name, value)
+                kind, what = _kind_and_name(name, value, node, profile) if may_tell else ("", "")
+                is_new = (kind, what) not in seen if kind in _KINDS_BY_NAME else kind not in kinds
+                is_wanted = len(found) < _MAX_FIELDS and not (text_path and kind == _REQUEST_KIND)
+                if kind and is_new and is_wanted:
+                    kinds.add(kind)
+                    seen.add((kind, what))
+                    found.append((path, what, kind == _REQUEST_KIND))
+                if name == _PRIVILEGED and _is_true(value) and privileged is None:
+                    privileged = path
+                read_values = texts.values_in(key, held) if text_path is None else ()
+                waiting += [_Place(JsonNode(value), path) for value in read_values]
         if not is_pod:
             skipped = _UNREAD_FIELDS if node.parent is None and "kind" in held else ()
-            waiting += [child for child in node.children() if child.key not in skipped][::-1]
-    if privileged and (seen or _has_sign_of_gpus(raw, base, pods)):
+            children = [child for child in node.children() if child.key not in skipped]
+            waiting += [_Place(child, text_path) for child in children[::-1]]
+            visited.append(node)
+    if privileged and (kinds or any(_has_sign_of_gpus(node, profile) for node in visited)):
         found.append((privileged, f"{_PRIVILEGED}: true", False))
     return found, has_pods
 
 
-def _has_sign_of_gpus(raw: Mapping[str, Any] | list[Any], base: Path, pods: _PodPaths) -> bool:
-    """Return whether an image or a variable outside of pods shows that a program uses devices."""
-    waiting = [JsonNode(raw)]
-    while waiting:
-        node = waiting.pop()
-        if pods.has(base, node):
-            continue
-        if isinstance(node.value, dict) and any(
-            _is_variable_of_driver(*pair) or _is_image_for_devices(*pair, node.value)
-            for pair in _variables_and_fields(node.value)
-        ):
-            return True
-        waiting += node.children()
-    return False
+class _Place(NamedTuple):
+    """A value, and the path of the text that it is in; None if it is in none."""
+
+    node: JsonNode
+    text_path: Path | None
+
+
+class _Texts:
+    """Reads the texts of one object, up to a number of characters; none unless `is_read`."""
+
+    def __init__(self, *, is_read: bool) -> None:
+        self._characters_left = _MAX_TEXT_CHARACTERS if is_read else 0
+
+    def values_in(self, key: str | int, holder: Any) -> Iterator[dict[str, Any] | list[Any]]:
+        """Yield what the documents in the text at `key` hold, if it is YAML that tells of GPUs."""
+        text = holder[key]
+        if not self._characters_left or not isinstance(text, str) or not _MAY_BE_YAML(text):
+            return
+        if len(text) > self._characters_left or not _TELLS_OF_GPUS(text):
+            return
+        self._characters_left -= len(text)
+        try:
+            for chunk in islice(split(text), _MAX_TEXT_DOCUMENTS):
+                document = read(chunk)
+                if document and isinstance(document.value, dict | list):
+                    yield document.value
+        except YamlError:
+            return
+
+
+def _is_true(value: Any) -> bool:
+    return value is True or value == "true"
+
+
+def _keys_and_names(held: Any) -> Iterator[tuple[str | int, str, Any]]:
+    """Yield each key, the name of what it sets, and the value.
+
+    A chart's parameter has the keys `name` and `value`, and its name is a path; so is the key in a
+    map of such. Spark's settings have the name at their end too: `spark.executorEnv.NAME`. A JSON
+    patch has a path and a value.
+    """
+    if isinstance(held, list):
+        yield from ((index, "", value) for index, value in enumerate(held))
+        return
+    for key, value in held.items():
+        is_annotation = "/" in key or key.startswith(_DEVICE_ANNOTATION_PREFIXES)
+        yield key, key if is_annotation else key.rpartition(".")[2], value
+    if "name" in held and "value" in held:
+        name = as_text(held["name"])
+        if "." in name or name in _TELLING_KEYS or name == _PRIVILEGED:
+            yield "name", name.rpartition(".")[2], held["value"]
+    elif "path" in held and "value" in held:
+        yield "path", as_text(held["path"]).rpartition("/")[2], held["value"]
+
+
+def _has_sign_of_gpus(node: JsonNode, profile: Profile) -> bool:
+    """Return whether fields outside of pods show that a program uses devices, or a GPU node."""
+    held = node.value
+    if not isinstance(held, dict):
+        return False
+    if any(
+        _is_variable_of_driver(*pair) or _is_image_for_devices(*pair, held)
+        for pair in _variables_and_fields(held)
+    ):
+        return True
+    selects = node.key == _SELECTOR_FIELD
+    labels = ((key, as_text(value)) for key, value in held.items() if selects or "/" in key)
+    if any(profile.is_gpu_label(key, value) for key, value in labels):
+        return True
+    key, values = as_text(held.get("key")), held.get("values")
+    return isinstance(values, list) and any(
+        profile.is_gpu_label(key, as_text(value)) for value in values
+    )
 
 
 def _variables_and_fields(held: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -198,36 +291,32 @@ def _is_image_for_devices(key: str, value: str, holder: Mapping[str, Any]) -> bo
     )
 
 
-def _may_tell(key: str | int, value: Any) -> bool:
+def _may_tell(key: str, value: Any) -> bool:
     """Return whether `_kind_and_name`, which takes longer, may find something."""
     if isinstance(value, str) and (_VISIBLE_DEVICES in value or value.startswith(_DEVICE_FOLDER)):
         return True
-    if not isinstance(key, str):
-        return False
     is_annotation = "/" in key or key.startswith(_DEVICE_ANNOTATION_PREFIXES)
     return is_annotation or key in _TELLING_KEYS or _VISIBLE_DEVICES in key
 
 
-def _kind_and_name(
-    key: str | int, value: Any, holder: JsonNode, profile: Profile
-) -> tuple[str, str]:
-    """Return the kind and the name of what `key` with its `value` says about GPUs.
+def _kind_and_name(name: str, value: Any, holder: JsonNode, profile: Profile) -> tuple[str, str]:
+    """Return the kind and the name of what `name` with its `value` says about GPUs.
 
     Both texts are empty if it says nothing about them.
     """
-    text, name = as_text(value), as_text(key)
+    text = as_text(value)
     if _is_request(name, holder, profile):
         return _REQUEST_KIND, name
-    if key == _DEVICE_NAME_FIELD and holder.parent and holder.parent.key == _GPUS_FIELD:
+    if name == _DEVICE_NAME_FIELD and holder.parent and holder.parent.key == _GPUS_FIELD:
         return _REQUEST_KIND, text
-    if key == _RUNTIME_CLASS_FIELD and text in profile.runtime_classes:
+    if name == _RUNTIME_CLASS_FIELD and text in profile.runtime_classes:
         return _RUNTIME_CLASS_FIELD, f"{_RUNTIME_CLASS_FIELD}: {text}"
-    # Spark's settings have the name at their end: spark.executorEnv.NVIDIA_VISIBLE_DEVICES.
-    for variable in (name.rpartition(".")[2], text if name == "name" else ""):
+    for variable in (name, text if name == "name" else ""):
         if _VISIBLE_DEVICES in variable and profile.visible_variable(variable):
             return _VISIBLE_DEVICES, variable
-    if _NVIDIA_VISIBLE_DEVICES in text:
-        return _VISIBLE_DEVICES, _NVIDIA_VISIBLE_DEVICES
+    for mentioned in _VARIABLES_IN(text[:_MAX_TEXT_CHARACTERS]):
+        if profile.visible_variable(mentioned):
+            return _VISIBLE_DEVICES, mentioned
     return _kind_and_name_of_device(name, text, profile)
 
 

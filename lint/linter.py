@@ -38,6 +38,7 @@ from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException, RuleSet
 from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, Inventory
+from rules.objects.object_ref import group_of
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.profile.profile import Profile
@@ -54,6 +55,7 @@ from sources.sources import (
     Source,
     StandardInput,
     UnreadableSource,
+    has_manifest_texts,
 )
 from terminal import is_end_of_output
 
@@ -64,6 +66,10 @@ _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
 # One of them is in every file that `manifests_of_other_programs` reads.
 _MAY_BE_OF_OTHER_PROGRAM = re.compile(r"k8s|openshift_raw|podSpec|pod_spec").search
+# A here-document, an object in flow style, or one that begins a quoted text.
+_MAY_HAVE_MANIFEST_IN_COMMAND = re.compile(
+    r"""<<|[{,]\s*(?:\\n\s*)?\\*["']?apiVersion\\*["']?\s*:|["']apiVersion:"""
+).search
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} texts, such as those of ConfigMaps, one in another"
 )
@@ -299,16 +305,18 @@ class Linter:
     def _evaluate_texts(self, file: File, item: EvaluatedDocument, current: _CurrentFile) -> None:
         """Evaluate the manifests in texts of ConfigMaps and Secrets, and in commands of pods."""
         document, pods = item.document, item.result.pod_paths
-        objects = (raw for raw, _ in flatten_lists(as_object(document.value), ()))
+        objects = [raw for raw, _ in flatten_lists(as_object(document.value), ())]
         has_texts = any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects)
-        has_commands = pods and "<<" in file.source.text
-        if not (has_texts or has_commands):
+        has_applied = any(has_manifest_texts(group_of(raw)) for raw in objects)
+        has_commands = pods and _MAY_HAVE_MANIFEST_IN_COMMAND(file.source.text)
+        if not (has_texts or has_applied or has_commands):
             return
-        from sources.embedded_manifests import manifests_in_commands, manifests_in_object  # noqa: PLC0415  # few files need it
+        from sources import embedded_manifests as embedded  # noqa: PLC0415  # few files need it
 
-        in_object = manifests_in_object(file, document) if has_texts else ()
-        in_commands = manifests_in_commands(file, document, pods) if has_commands else ()
-        for source in chain(in_object, in_commands):
+        in_object = embedded.manifests_in_object(file, document) if has_texts else ()
+        in_fields = embedded.manifests_in_custom_resource(file, document) if has_applied else ()
+        in_commands = embedded.manifests_in_commands(file, document, pods) if has_commands else ()
+        for source in chain(in_object, in_fields, in_commands):
             if current.depth < _MAX_DEPTH:
                 self._evaluate_file(File(source), current.uses_values, outer=current)
             else:

@@ -6,8 +6,9 @@ Every function is linear in its input.
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from textwrap import dedent
 from typing import Any, NamedTuple
 
 from kubeyaml import Chunk, Document, YamlError, read, split
@@ -15,13 +16,26 @@ from rules.base.json_values import Path, as_object, as_objects, as_text, display
 from rules.objects.object_ref import group_of
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.object_kinds import object_kind_of
-from sources.manifests import MAX_DOCUMENTS, File, is_kubernetes
-from sources.sources import SkippedSource, Source, SourcePart, declares_object
+from sources.manifests import MAX_DOCUMENTS, File, Places, Span, is_kubernetes
+from sources.sources import (
+    SkippedSource,
+    Source,
+    SourcePart,
+    declares_object,
+    is_manifest_text,
+)
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
 _MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
 _HEREDOC_PATTERN = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
 _MAX_LINE_CHARACTERS = 1_000  # characters of a line in which a here-document may begin
+# A quoted word of a command that may be an object, as `echo` writes to kubectl and curl sends.
+# A quotation that is never closed goes to the end.
+_OBJECT_START = r"(?=\s{0,100}+(?:[\[{]|---|apiVersion|kind))"
+_QUOTED_OBJECT_PATTERN = re.compile(
+    rf"""'{_OBJECT_START}([^']*+)(?:'|\Z) | "{_OBJECT_START}((?:[^"\\]|\\.)*+)(?:"|\\?\Z)""",
+    re.VERBOSE | re.DOTALL,
+)
 
 
 class _TextBlock(NamedTuple):
@@ -35,10 +49,25 @@ class _TextBlock(NamedTuple):
     language: str = ""
 
 
+class _Quotation(NamedTuple):
+    """A quoted text in a script: its offsets there, with the quotes, and what it stands for."""
+
+    start: int
+    end: int
+    text: str
+
+    @property
+    def has_escapes(self) -> bool:
+        """Return whether the text is written in another way."""
+        return len(self.text) != self.end - self.start - 2
+
+
 def manifests_in_markdown(source: Source) -> Iterator[Source]:
-    """The manifests in the code blocks of `source`, and in here-documents of these."""
+    """The manifests in the code blocks of `source`, and in the commands in these."""
+    file = File(source)
     for block in _code_blocks(source.text.splitlines(keepends=True)):
         language = block.language.lower()
+        is_manifest = language in _MANIFEST_LANGUAGES
         inner = [
             manifest
             for heredoc in _heredocs(block.lines)
@@ -46,17 +75,58 @@ def manifests_in_markdown(source: Source) -> Iterator[Source]:
                 source, heredoc._replace(first_line=block.first_line + heredoc.first_line)
             )
         ]
+        if not is_manifest or not (language or declares_object("".join(block.lines))):
+            inner += _quoted_manifests(file, block)
         yield from inner
         # Without a language, a block with here-documents has commands.
-        if language in _MANIFEST_LANGUAGES and not (inner and not language):
+        if is_manifest and not (inner and not language):
             yield from _manifest_in_block(source, block)
 
 
 def manifests_in_script(source: Source) -> Iterator[Source]:
-    """The manifests in the here-documents of the script `source`."""
+    """The manifests in the here-documents and in the quoted words of the script `source`."""
+    lines = source.text.splitlines(keepends=True)
     if "<<" in source.text:
-        for block in _heredocs(source.text.splitlines(keepends=True)):
+        for block in _heredocs(lines):
             yield from _manifest_in_block(source, block)
+    yield from _quoted_manifests(File(source), _TextBlock(0, lines))
+
+
+def _quoted_manifests(file: File, block: _TextBlock) -> Iterator[Source]:
+    """The manifests in the quoted words of the script in `block`, which are lines of `file`."""
+    start = file.line_start(block.first_line + 1)
+    for found in _quoted_objects(block.lines):
+        span = file.span(start + found.start, start + found.end)
+        yield _at_quotation(file, found, span)
+
+
+def _at_quotation(file: File, found: _Quotation, span: Span) -> Source:
+    """The manifests in a quotation that is at `span` of `file`."""
+    if found.has_escapes or file.source.places:
+        return _at(file, _as_one_list(found.text), span, lambda _: span)
+    part = SourcePart(line_offset=span.line - 1, column_offset=span.column)
+    return _as_embedded(file, found.text, part)
+
+
+def _quoted_objects(lines: list[str]) -> Iterator[_Quotation]:
+    """The quoted texts with objects in a script, outside of its here-documents."""
+    if not any("apiVersion" in line for line in lines):
+        return
+    outside = list(lines)
+    for heredoc in _heredocs(lines):
+        for number in range(heredoc.first_line, heredoc.first_line + len(heredoc.lines)):
+            outside[number] = " " * (len(lines[number]) - 1) + "\n"
+    for match in _QUOTED_OBJECT_PATTERN.finditer("".join(outside)):
+        text = match[1] if match[1] is not None else re.sub(r"\\(.)", _unescaped, match[2])
+        if declares_object(text):
+            first, newline, others = text.partition("\n")
+            # The first line stands behind a quote, and the others perhaps in an indented block.
+            yield _Quotation(*match.span(), f"{first}{newline}{dedent(others)}")
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    r"""Return what an escape between double quotes stands for: `\\n` is for echo, and stays one."""
+    return escape[1] if escape[1] in '"\\$`' else escape[0]
 
 
 def _manifest_in_block(source: Source, block: _TextBlock) -> Iterator[Source]:
@@ -153,20 +223,32 @@ def manifests_in_object(file: File, document: Document) -> Iterator[Source]:
                 seen.add(encoded)
                 text = _decoded(encoded)
                 if declares_object(text):
-                    yield _on_line_of(file, document, (*base, "data", key), text)
+                    yield _at_text(file, document, (*base, "data", key), text)
+
+
+def manifests_in_custom_resource(file: File, document: Document) -> Iterator[Source]:
+    """The manifests in texts of the custom resources in a document whose controllers apply them."""
+    seen: set[str] = set()
+    for raw, base in flatten_lists(as_object(document.value), ()):
+        for path, text in _texts_below(raw):
+            whole = (*base, *path)
+            holder = as_object(find_value(document.value, whole[:-1]))
+            if text not in seen and is_manifest_text(group_of(raw), path[-1], holder):
+                seen.add(text)
+                yield from _manifests_in_text(file, document, whole, text)
 
 
 def manifests_in_commands(
     file: File, document: Document, pod_paths: Iterable[Path]
 ) -> Iterator[Source]:
-    """The manifests in here-documents of the commands of the pods at `pod_paths` in a document.
+    """The manifests in here-documents and quotations in the texts of pods in a document.
 
     A pod that runs kubectl creates objects from these.
     """
     seen: set[str] = set()
     for base in pod_paths:
         for path, text in _texts_below(find_value(document.value, base)):
-            if "<<" in text and text not in seen and declares_object(text):
+            if "apiVersion" in text and text not in seen:
                 seen.add(text)
                 yield from _manifests_in_command(file, document, (*base, *path), text)
 
@@ -189,7 +271,7 @@ def _manifests_in_command(
     file: File, document: Document, path: Path, text: str
 ) -> Iterator[Source]:
     span = file.span_of_path(document, path)
-    lines = file.source.text[span.start : span.end].splitlines(keepends=True)
+    lines = _lines_of_text(file, span)
     if lines and lines[0].startswith("|"):
         for heredoc in _heredocs(lines[1:]):
             for block in _documents_in_lines(heredoc.lines):
@@ -197,11 +279,23 @@ def _manifests_in_command(
                 if declares_object(inner):
                     part = SourcePart(line_offset=span.line + heredoc.first_line + block.first_line)
                     yield _as_embedded(file, inner, part)
+        start = span.start + len(lines[0])
+        for found in _quoted_objects(lines[1:]):
+            yield _at_quotation(file, found, file.span(start + found.start, start + found.end))
     else:  # quoted or folded
         for heredoc in _heredocs(text.splitlines(keepends=True)):
             inner = "".join(heredoc.lines)
             if declares_object(inner):
-                yield _on_line_of(file, document, path, inner)
+                yield _at_text(file, document, path, inner)
+        for found in _quoted_objects(text.splitlines(keepends=True)):
+            yield _at_text(file, document, path, found.text)
+
+
+def _lines_of_text(file: File, span: Span) -> list[str]:
+    """The lines of `file` at `span`; none if they are not in it."""
+    if file.source.places:
+        return []
+    return file.source.text[span.start : span.end].splitlines(keepends=True)
 
 
 def _decoded(text: str) -> str:
@@ -214,19 +308,31 @@ def _decoded(text: str) -> str:
 
 def _manifests_in_text(file: File, document: Document, path: Path, value: str) -> Iterator[Source]:
     span = file.span_of_path(document, path)
-    lines = file.source.text[span.start : span.end].splitlines(keepends=True)
+    lines = _lines_of_text(file, span)
     if lines and lines[0].startswith("|"):
         for block in _documents_in_lines(lines[1:]):
             part = SourcePart(line_offset=span.line + block.first_line)
             yield _as_embedded(file, "".join(block.lines), part)
     else:  # quoted or folded
-        yield _on_line_of(file, document, path, value)
+        yield _at_text(file, document, path, value)
 
 
-def _on_line_of(file: File, document: Document, path: Path, text: str) -> Source:
-    """The manifests in `text`, all on the line of the text at `path`."""
-    part = SourcePart(line_offset=file.span_of_path(document, path).line - 1)
-    return _as_embedded(file, _on_one_line(text), part)
+def _at_text(file: File, document: Document, path: Path, text: str) -> Source:
+    """The manifests in `text`, all at the place of the text at `path`."""
+    place, _ = document.place.nearest(path)
+    if place.key_start >= 0 and not file.source.places:
+        span = file.span(place.key_start, place.key_end)  # the text may be long, and secret
+    else:
+        span = file.span_of_path(document, path)
+    return _at(file, _as_one_list(text), span, lambda _: span)
+
+
+def _at(file: File, text: str, span: Span, span_of_path: Callable[[Path], Span]) -> Source:
+    """The manifests in `text` at the places that `span_of_path` returns; `span` is the first."""
+    outer = file.source.places
+    places = Places(outer.file if outer else file, span_of_path)
+    part = SourcePart(line_offset=span.line - 1)
+    return _as_embedded(file, text, part)._replace(places=places)
 
 
 def _as_embedded(file: File, text: str, part: SourcePart) -> Source:
@@ -246,7 +352,7 @@ def _documents_in_lines(lines: list[str]) -> Iterator[_TextBlock]:
     yield block
 
 
-def _on_one_line(text: str) -> str:
+def _as_one_list(text: str) -> str:
     """A List of the documents in `text`, in JSON; `text` itself if it is not such a text."""
     try:
         found = (read(chunk) for chunk in islice(split(text), MAX_DOCUMENTS + 1))
@@ -300,8 +406,8 @@ def manifests_of_other_programs(file: File) -> Iterator[Source | SkippedSource]:
             if isinstance(made, str):
                 yield from _manifests_in_task(file, document, path, made)
                 continue
-            yield _lines_of_object(file, document, path, made) or _on_line_of(
-                file, document, path, json.dumps(made)
+            yield _lines_of_object(file, document, path, made) or _at_fields(
+                file, document, path, made
             )
 
 
@@ -384,6 +490,20 @@ def _objects_of_jobs(value: Any) -> Iterator[tuple[Path, Any]]:
     if part:
         made = {"apiVersion": "determined.ai/v1", "kind": "Experiment", "spec": {inner: part}}
         yield _DETERMINED_FIELD, {**made, "metadata": {"name": as_text(raw.get("name"))}}
+
+
+def _at_fields(file: File, document: Document, path: Path, made: Any) -> Source:
+    """The object `made` of what is at `path`, which is it, its spec, or a field of its spec."""
+    given = find_value(document.value, path)
+    inner: Path = () if given is made else ("spec",)
+    if inner and find_value(made, inner) is not given:
+        inner = (*inner, path[-1])
+
+    def span_of_path(wanted: Path) -> Span:
+        rest = wanted[len(inner) :] if wanted[: len(inner)] == inner else ()
+        return file.span_of_path(document, (*path, *rest))
+
+    return _at(file, json.dumps(made), span_of_path(()), span_of_path)
 
 
 def _lines_of_object(file: File, document: Document, path: Path, made: Any) -> Source | None:

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -156,6 +156,11 @@ class File:
         view.has_secret = self.has_secret
         return view
 
+    @property
+    def _places(self) -> "Places | None":
+        places: Places | None = self.source.places
+        return places
+
     @cached_property
     def has_secret(self) -> bool:
         """Return whether a Secret may be in the file: then reports show no more than a span."""
@@ -168,6 +173,9 @@ class File:
 
     def position(self, offset: int) -> tuple[int, int]:
         """The line and the column of an offset, both from 1."""
+        if places := self._places:
+            span = places.span_of_path(())
+            return span.line, span.column
         line, column = self._lines.line_and_column(offset + self._shift)
         part = self.source.part
         if part is None:
@@ -185,6 +193,8 @@ class File:
 
     def excerpt(self, span: Span) -> Excerpt:
         """The text at `span`."""
+        if places := self._places:
+            return places.file.excerpt(span)
         part = self.source.part
         if part is None:
             return excerpt_at(self.source.text, span)
@@ -271,12 +281,21 @@ class File:
 
         It is the value of a scalar, and the key of a collection or a parent.
         """
+        if places := self._places:
+            return places.span_of_path(path)
         place, complete = document.place.nearest(path)
         if complete and not place.is_collection and place.end > place.start:
             return self.span(place.start, place.end)
         if place.key_start >= 0:
             return self.span(place.key_start, place.key_end)
         return self.span(place.start, _first_key_end(place))
+
+
+class Places(NamedTuple):
+    """The places in `file` of an object that was made from a part of it, by the object's paths."""
+
+    file: File
+    span_of_path: Callable[[Path], Span]
 
 
 def _join_surrogates(pair: re.Match[str]) -> str:

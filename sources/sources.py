@@ -5,7 +5,7 @@ import gc
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kubeyaml import CachedReader, EncodingError, decode
@@ -105,8 +105,10 @@ _IS_TEMPLATE_NAME = re.compile(
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
-_API_VERSION_PATTERN = re.compile(r"^[ \t>]*(?:- )?[\"']?apiVersion[\"']?[ \t]*:", re.MULTILINE)
-_KIND_PATTERN = re.compile(r"^[ \t>]*(?:- )?[\"']?kind[\"']?[ \t]*:", re.MULTILINE)
+# Where a key may stand: at the beginning of a line, or anywhere in one that begins in flow style.
+_KEY_START = r"^[ \t>]*(?:- )?(?:[\[{](?:[^\n]*[{,])?[ \t]*)?[\"']?"
+_API_VERSION_PATTERN = re.compile(_KEY_START + r"apiVersion[\"']?[ \t]*:", re.MULTILINE)
+_KIND_PATTERN = re.compile(_KEY_START + r"kind[\"']?[ \t]*:", re.MULTILINE)
 # Keys of a template's outermost lines, with values that it does not fill in.
 _OUTER_API_PATTERN = re.compile(
     r"^[\"']?apiVersion[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
@@ -167,7 +169,8 @@ class Source(NamedTuple):
     placeholders.
     `is_rendering`: no file has the text; `name` is the command that writes it. `is_embedded`: it is
     in a file that is no manifest, and nothing fixes it. `part` says where the text is in its file,
-    if it is not all of it.
+    if it is not all of it. `places`, of the type `sources.manifests.Places`, says it if no lines of
+    the file have the text.
     """
 
     name: str
@@ -177,6 +180,7 @@ class Source(NamedTuple):
     is_rendering: bool = False
     is_embedded: bool = False
     part: SourcePart | None = None
+    places: Any = None
     folder: str = ""
     """the folder of the chart or kustomization, if it is a rendering"""
     reader: CachedReader | None = None
@@ -309,8 +313,35 @@ def is_template_name(name: str) -> bool:
 
 
 def declares_object(text: str) -> bool:
-    """Return whether lines of `text` begin with the two keys that every Kubernetes object has."""
+    """Return whether lines of `text` begin with the two keys that every Kubernetes object has.
+
+    Or whether lines that begin as a map or list of one line have these keys.
+    """
     return bool(_API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text))
+
+
+# Fields of custom resources whose texts a controller applies (rancher/fleet-docs
+# docs/bundle-add.md; argoproj/argo-workflows docs/walk-through/kubernetes-resources.md).
+_MANIFEST_FIELD_BY_GROUP = {"fleet.cattle.io": "content", "argoproj.io": "manifest"}
+# What Argo does otherwise than to apply it; what a patch has is a part of an object.
+_OTHER_ACTIONS = ("patch", "delete", "get")
+
+
+def has_manifest_texts(group: str) -> bool:
+    """Return whether custom resources of the API group may have texts that a controller applies."""
+    return group in _MANIFEST_FIELD_BY_GROUP
+
+
+def is_manifest_text(group: str, field: object, holder: Mapping[str, Any]) -> bool:
+    """Return whether a controller applies the objects in the text of `holder` at `field`.
+
+    It is a part of a custom resource.
+    """
+    if not isinstance(field, str) or _MANIFEST_FIELD_BY_GROUP.get(group) != field:
+        return False
+    text = holder[field]
+    is_applied = holder.get("action") not in _OTHER_ACTIONS
+    return isinstance(text, str) and is_applied and declares_object(text)
 
 
 def has_placeholder(text: str) -> bool:

@@ -38,6 +38,7 @@ from rules.in_process.expression import (
 )
 from rules.in_process.patterns import matches_any, regex_of, stem_of
 from rules.in_process.statement import CONTAINER, VARIABLE, Statement, shown
+from rules.profile.platforms.makers import advice_to_request
 from rules.profile.profile import Profile, VisibleDevices
 
 _INDICES = list(range(MAX_COUNTS["GPU variables"]))
@@ -68,6 +69,7 @@ def variable_facts(known: VisibleDevices, profile: Profile) -> Mapping[str, Sequ
         "prefix": [stem_of(known.name)],
         "pattern": [regex_of(known.name)],
         "maker": [known.maker],
+        "request": [advice_to_request(known.vendors)],
         "vendors": known.vendors,
         "hides": known.hides,
         "overrides": known.overrides,

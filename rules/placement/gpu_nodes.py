@@ -243,9 +243,13 @@ GPU_MAKERS = ("nvidia", "amd")
 OTHER_ACCELERATORS = frozenset(
     {"tpu", "hightpu", "neuron", "inferentia", "trainium", "gaudi", "habana", "npu", "ascend"}
 )
-# The same in types and families of machines: AWS's inf2.xlarge, trn1 and dl1.24xlarge. Not in names
-# of products, as HPE's DL380 has cards of NVIDIA.
-OTHER_MACHINE_PATTERN = "instance-(type|family): (inf|trn|dl)[0-9][a-z]*([.]|$)"
+# The same in types and families of machines: AWS's inf2.xlarge, trn1 and dl1.24xlarge, those of
+# SageMaker, and Google's ct6e-standard-4t. Not in names of products, as HPE's DL380 has cards of
+# NVIDIA.
+OTHER_MACHINE_PATTERN = (
+    "instance-(type|family): (ml[.])?(inf|trn|dl)[0-9][a-z]*([.]|$)"
+    "|(instance-type|machine-family): (ct[0-9][a-z]*|tpu[0-9]+x)(-|$)"
+)
 # The same for GPUs of other makers, which a machine may have beside cards of NVIDIA.
 OTHER_GPU_MAKERS = frozenset({"amd", "intel"})
 # Variables that drivers and runtimes read: NVIDIA's, then those of others (ray-project/ray

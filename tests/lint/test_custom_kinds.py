@@ -259,6 +259,103 @@ metadata:
     KEY: |
       - path: /dev/nvidia0
 """
+TEXT = """\
+securityContext: {privileged: true}
+runtimeClassName: nvidia
+env: [{name: AMD_VISIBLE_DEVICES, value: all}]
+devices: [/dev/kfd]
+resources: {limits: {amd.com/gpu: 1}}
+"""
+IN_TEXT = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: films}
+spec:
+  helm:
+    FIELD: |
+""" + "".join(f"      {line}" for line in TEXT.splitlines(keepends=True))
+PARAMETERS = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: films}
+spec:
+  helm:
+    parameters:
+    - name: main.env.HABANA_VISIBLE_DEVICES
+      value: all
+    - name: runtimeClassName
+      value: nvidia
+    - name: main.replicas
+      value: "1"
+"""
+PATCH_IN_TEXT = """\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: films}
+spec:
+  patches:
+  - patch: |
+      - op: add
+        path: /spec/template/spec/containers/0/env/-
+        value: {name: AMD_VISIBLE_DEVICES, value: all}
+"""
+GPU_AFFINITY = """\
+    affinity:
+      nodeAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms:
+          - matchExpressions:
+            - {key: cloud.google.com/gke-accelerator, operator: In, values: [nvidia-l4]}
+"""
+BUNDLE = """\
+apiVersion: fleet.cattle.io/v1alpha1
+kind: Bundle
+metadata: {name: films}
+spec:
+  resources:
+  - name: pod.yaml
+    content: |
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: films, namespace: media}
+      spec:
+        containers:
+        - name: main
+          image: example.com/films:1
+          env: [{name: HABANA_VISIBLE_DEVICES, value: all}]
+"""
+MANIFEST_OF_WORKFLOW = BUNDLE.replace("fleet.cattle.io", "argoproj.io").replace(
+    "content", "manifest"
+)
+
+
+@pytest.mark.parametrize("text", [BUNDLE, MANIFEST_OF_WORKFLOW])
+def test_objects_that_a_controller_applies_are_evaluated(command: LintCommand, text: str) -> None:
+    command.write("given.yaml", text)
+    done = command.json("given.yaml")
+    places = [(f["rule"], f["line"]) for f in done.report["findings"] if f["level"] == "error"]
+    assert (places, done.report["remarks"]) == ([("visible-devices-env", 15)], [])
+
+
+def test_what_a_workflow_patches_is_a_note(command: LintCommand) -> None:
+    text = MANIFEST_OF_WORKFLOW.replace("  - name: pod.yaml", "  - action: patch")
+    command.write("given.yaml", text)
+    done = command.json("given.yaml")
+    assert [remark["line"] for remark in done.report["remarks"]] == [7]
+    assert done.report["findings"] == []
+
+
+def test_many_and_large_texts_are_read_to_a_limit(command: LintCommand) -> None:
+    """Not a measurement: without a limit this would take minutes."""
+    given = {
+        f"k{number}": TEXT + f"a{number}: [" + "[" * 50 + "1" + "]" * 51 + "\n"
+        for number in range(5000)
+    }
+    spec = {"values": given, "large": TEXT * 3_000}
+    done = command("-", stdin=json.dumps(manifest("example.com/v1", "Chart", spec)))
+    assert done.status == 0
+
+
 VALUES = """\
 resources: {limits: {nvidia.com/gpu: 0}}
 env:
@@ -271,8 +368,12 @@ env:
     ("name", "text", "lines"),
     [
         ("release.yaml", HELM_RELEASE, [7, 8, 9]),
-        ("films.yaml", DEVICES, [6, 9]),
-        ("rocm.yaml", DEVICES.replace("nvidia0", "kfd:/dev/kfd").replace("card:", "x:"), [6, 9]),
+        ("films.yaml", DEVICES, [6, 9, 10]),
+        (
+            "rocm.yaml",
+            DEVICES.replace("nvidia0", "kfd:/dev/kfd").replace("card:", "x:"),
+            [6, 9, 10],
+        ),
         ("values.yaml", "devices: [/dev/dri/renderD128]\nprivileged: true\n", [1, 2]),
         ("values.yaml", "devices: [/dev/ttyUSB0, /dev/shm]\nprivileged: true\n", []),
         ("release.yaml", PRIVILEGED.replace("VARIABLE", "HIP_VISIBLE_DEVICES"), [7]),
@@ -303,6 +404,20 @@ env:
         (".github/workflows/a.yaml", "env: {NVIDIA_VISIBLE_DEVICES: all}\n", []),
         ("values.yaml", "resources: {limits: {nvidia.com/gpu: 1}}\n", []),
         ("values.yaml", "a: [", []),
+        (
+            "release.yaml",
+            PRIVILEGED + "    nodeSelector: {cloud.google.com/gke-gpu: 'true'}\n",
+            [7],
+        ),
+        ("release.yaml", PRIVILEGED + "    nodeSelector: {kubernetes.io/os: linux}\n", []),
+        ("release.yaml", PRIVILEGED + GPU_AFFINITY, [7]),
+        ("app.yaml", IN_TEXT.replace("FIELD", "values"), [6] * 4),
+        ("app.yaml", IN_TEXT.partition("|")[0] + json.dumps(TEXT), [6] * 4),
+        ("chart.yaml", IN_TEXT.replace("FIELD", "valuesContent"), [6] * 4),
+        ("app.yaml", IN_TEXT.replace("AMD", "MY").replace("/dev/kfd", "/dev/fuse"), [6] * 2),
+        ("app.yaml", PARAMETERS, [7, 9]),
+        ("patch.yaml", PATCH_IN_TEXT, [6]),
+        ("help.yaml", PATCH_IN_TEXT.replace("AMD", "MY"), []),
         ("release.yaml", HELM_RELEASE.replace("all", "x").replace("NVIDIA_", "MY_"), [8, 9]),
         ("release.yaml", "\n".join([*HELM_RELEASE.splitlines()[:5], "    privileged: true"]), []),
     ],

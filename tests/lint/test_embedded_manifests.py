@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.testkit.lint_command import LintCommand, Outcome
@@ -89,6 +91,38 @@ def test_a_here_document_is_linted(
 ) -> None:
     rule, line, column = AMOUNT
     assert found(lint(command, "deploy.sh", text)) == [(rule, line + lines, column + columns)]
+
+
+COMPACT = (
+    '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"train"},"spec":{"containers":'
+    '[{"name":"main","image":"example.com/train:1","resources":'
+    '{"limits":{"nvidia.com/gpu":"0.5"}}}]}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "column"),
+    [
+        ("a.md", f"```json\n{COMPACT}\n```\n", 2, 1),
+        ("a.md", f"```\n{COMPACT}\n```\n", 2, 1),
+        ("a.md", f"```sh\nkubectl apply -f - <<EOF\n{COMPACT}\nEOF\n```\n", 3, 1),
+        ("a.md", f"```bash\n$ echo '{COMPACT}' | kubectl apply -f -\n```\n", 2, 9),
+        ("a.md", f"```\necho '{COMPACT}' | kubectl apply -f -\n```\n", 2, 7),
+        ("a.sh", f"cat <<A\n'{COMPACT}'\nA\necho '{COMPACT}' | kubectl apply -f -\n", 4, 7),
+        ("a.sh", f"# it isn't read\ncurl -d '{COMPACT}' $URL\n", 2, 10),
+    ],
+)
+def test_an_object_of_one_line_is_linted(
+    command: LintCommand, name: str, text: str, line: int, column: int
+) -> None:
+    done = lint(command, name, text)
+    place = (line, column + COMPACT.index('"0.5"'))
+    assert found(done) == [("fractional-gpu", *place)]
+
+
+def test_an_object_between_double_quotes_is_at_its_quotation(command: LintCommand) -> None:
+    text = f"```\necho {json.dumps(COMPACT)} | kubectl apply -f -\n```\n"
+    assert found(lint(command, "a.md", text)) == [("fractional-gpu", 2, 6)]
 
 
 def test_several_documents_and_blocks_keep_their_lines(command: LintCommand) -> None:

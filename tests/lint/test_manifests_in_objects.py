@@ -30,6 +30,17 @@ def indented(text: str, by: str = "    ") -> str:
     return "".join(by + line for line in text.splitlines(keepends=True))
 
 
+COMPACT = (
+    '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"taker","namespace":"ml"},"spec":'
+    '{"containers":[{"name":"main","image":"example.com/app:1","env":'
+    '[{"name":"NVIDIA_VISIBLE_DEVICES","value":"all"}]}]}}'
+)
+FLOW = (
+    "{metadata: {name: taker, namespace: ml}, kind: Pod, apiVersion: v1, spec: {containers: [{name:"
+    ' main, image: "example.com/app:1", env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}]}}'
+)
+
+
 def in_config_map(text: str) -> str:
     return f"{HEAD}data:\n  pod.yaml: |\n{indented(text)}"
 
@@ -49,8 +60,15 @@ def found(done: Outcome) -> list[tuple[str, int]]:
         (f"{HEAD}data:\n  pod.yaml: {json.dumps(f'{POD}---{chr(10)}{POD}')}\n", [5, 5]),
         (f"apiVersion: v1\nkind: List\nitems:\n- {indented(in_config_map(POD), '  ')[2:]}", [18]),
         (in_config_map(in_config_map(POD)), [20]),
+        (in_config_map(COMPACT + "\n"), [6]),
+        (in_config_map(f"{COMPACT}\n---\n{FLOW}\n"), [6, 8]),
+        (f"{HEAD}data:\n  pod.json: '{COMPACT}'\n", [5]),
+        (in_config_map(f"[{COMPACT}]\n"), []),  # kubectl applies no such list
     ],
-    ids=["block", "several", "indented", "secret", "quoted", "quoted several", "list", "nested"],
+    ids=[
+        *("block", "several", "indented", "secret", "quoted", "quoted several", "list", "nested"),
+        *("compact", "flow", "quoted compact", "list of JSON"),
+    ],
 )
 def test_a_manifest_in_a_text_of_an_object_is_linted_in_its_line(
     command: LintCommand, text: str, lines: list[int]
@@ -58,7 +76,24 @@ def test_a_manifest_in_a_text_of_an_object_is_linted_in_its_line(
     command.write("addon.yaml", text)
     done = command.json("addon.yaml")
     assert found(done) == [("visible-devices-env", line) for line in lines]
-    assert done.status == 1
+    assert done.status == (1 if lines else 0)
+
+
+def test_findings_in_a_quoted_text_are_at_its_key(command: LintCommand) -> None:
+    text = f"{HEAD}data:\n  pod.yaml: {json.dumps(POD)}\n"
+    command.write("addon.yaml", text)
+    findings = command.json("addon.yaml").report["findings"]
+    assert {(f["line"], f["column"]) for f in findings} == {(5, 3)}
+    assert "5 |   pod.yaml: " in command("addon.yaml").out
+
+
+def test_no_report_shows_the_text_of_a_secret(command: LintCommand) -> None:
+    manifest = json.loads(secret("Opaque", ""))
+    text = json.dumps({**manifest, "data": {}, "stringData": {"pod.yaml": POD + "# hidden\n"}})
+    done = command("-", stdin=text)
+    assert "visible-devices-env" in done.out
+    assert "hidden" not in done.out
+    assert "metadata" not in done.out
 
 
 def secret(kind: str, value: str) -> str:
@@ -184,6 +219,52 @@ def test_a_manifest_in_a_quoted_command_is_linted(command: LintCommand) -> None:
     assert document is not None
     done = command.json("-", stdin=json.dumps(document.value))
     assert "visible-devices-env" in done.found
+
+
+HEAD_OF_COMMAND = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: applier, namespace: ml}
+spec:
+  containers:
+    - name: kubectl
+      image: example.com/kubectl:1
+      command: [sh, -c]
+      args:
+"""
+MANY_LINES = POD.replace("\n", "\n          ").rstrip()
+
+
+@pytest.mark.parametrize(
+    ("args", "line"),
+    [
+        (
+            f"        - |\n          kubectl apply -f - <<A\n          {COMPACT}\n          A\n",
+            12,
+        ),
+        (f"        - |\n          set -e\n          echo '{COMPACT}' | kubectl apply -f -\n", 12),
+        (f"        - |\n          curl -d {json.dumps(COMPACT)} $URL/pods\n", 11),
+        (f"        - |\n          echo '{MANY_LINES}' | kubectl apply -f -\n", 11),
+        (f"        - {json.dumps(f'kubectl create -f - <<< {chr(39)}{COMPACT}{chr(39)}')}\n", 10),
+    ],
+    ids=["here-document", "echo", "escaped", "several lines", "quoted"],
+)
+def test_an_object_of_one_line_in_a_command_is_linted(
+    command: LintCommand, args: str, line: int
+) -> None:
+    command.write("applier.yaml", HEAD_OF_COMMAND + args)
+    assert found(command.json("applier.yaml")) == [("visible-devices-env", line)]
+
+
+@pytest.mark.parametrize("quote", ["'", '"', "'{", '"{\\', "' {\\"])
+def test_texts_are_read_in_linear_time(command: LintCommand, quote: str) -> None:
+    """Not a measurement: with a quadratic search this would take minutes."""
+    text = "apiVersion" + quote * 30_000 + "{,  " * 30_000 + "[" * 30_000
+    pod = json.loads(json.dumps({"spec": {"containers": [{"name": "a", "args": [text]}]}}))
+    pod.update(apiVersion="v1", kind="Pod", metadata={"name": "a"})
+    assert command("-", stdin=json.dumps(pod)).status == 0
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": f"{{kind: {text}"}}
+    assert command("-", stdin=json.dumps(config)).status == 0
 
 
 def test_what_no_here_document_holds_is_no_manifest(command: LintCommand) -> None:

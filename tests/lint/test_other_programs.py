@@ -75,6 +75,46 @@ def test_definitions_of_a_list_and_on_one_line_are_linted(command: LintCommand) 
     assert [line for _, line, _ in found(command.json("."))] == [3, 4]
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "line"),
+    [
+        (
+            (
+                "queue: a\njobs:\n  - namespace: ml\n    podSpec: {containers: [{name: a, image: a,"
+                " resources: {limits: {nvidia.com/gpu: 0.5}}}]}\n"
+            ),
+            "0.5",
+            4,
+        ),
+        (
+            (
+                "environment:\n  pod_spec: {spec: {containers: [{name: a, "
+                "env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}]}}\n"
+            ),
+            "all",
+            2,
+        ),
+        (
+            (
+                "- k8s:\n    definition:\n      - {apiVersion: v1, kind: Pod, spec: {containers: "
+                "[{name: a, image: a:1, resources: {limits: {nvidia.com/gpu: 0.5}}}]}}\n"
+            ),
+            "0.5",
+            3,
+        ),
+    ],
+    ids=["armada", "determined", "ansible"],
+)
+def test_a_finding_in_flow_style_is_at_its_value(
+    command: LintCommand, text: str, value: str, line: int
+) -> None:
+    command.write("given.yaml", text)
+    column = text.splitlines()[line - 1].index(value) + 1
+    done = command.json(".")
+    assert [place[1:] for place in found(done)] == [(line, column)]
+    assert f"given.yaml:{line}:{column} " in command(".").out
+
+
 TEXT_POD = """\
 apiVersion: v1
 kind: Pod
@@ -159,7 +199,7 @@ jobs:
 """
     command.write("job.yaml", text)
     ((rule, line, _),) = found(command.json("."))
-    assert (rule, line) == ("fractional-gpu", 6)
+    assert (rule, line) == ("fractional-gpu", 11)
 
 
 def test_of_a_pod_of_determined_nothing_is_said_to_be_missing(command: LintCommand) -> None:

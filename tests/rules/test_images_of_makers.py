@@ -26,6 +26,12 @@ DIGEST = "@sha256:" + "0" * 64
         ("team/app_npu.v2:1", "NPUs"),
         ("ascend/vllm:1" + DIGEST, "Ascend"),
         ("team/vllm-rbln:1" + DIGEST, "RBLN"),
+        ("us-central1-docker.pkg.dev/tpu-pytorch-releases/docker/xla:r2.7.0_3.10_tpuvm", "TPUs"),
+        ("us-central1-docker.pkg.dev/tpu-pytorch-releases/docker/xla:r2.7.0_3.10_cuda_12.6", ""),
+        ("quay.io/vllm/vllm-neuron:0.11", "Neuron"),
+        ("example.com/neuron:1", ""),
+        ("ascendai/pytorch:2.2.0", "Ascend"),
+        ("registry.iluvatar.com.cn:10443/saas/mr-bi150-4.3.0-base:v1.0", "CoreX"),
         # A digest overrides the tag, so the tag says nothing.
         ("team/app:rocm6.4" + DIGEST, ""),
         ("host-npu.example.com:5000/team/app:1", ""),

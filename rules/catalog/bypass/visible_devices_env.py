@@ -66,12 +66,11 @@ from rules.in_process import variables
 from rules.in_process.expression import Expression, all_of, choose, is_in, string, text
 from rules.in_process.mutation import visibility_mutations
 from rules.in_process.statement import CONTAINER, VARIABLE, Mutation, Statement, shown
+from rules.profile.platforms.makers import advice_to_request
 from rules.profile.profile import Profile, VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 SPECIAL_WORDS = ("all", "none", "void")
-REQUEST_ADVICE = "ask for a GPU in resources.limits"
-EXAMPLE_REQUEST = " (such as nvidia.com/gpu: 1)"
 GETS_DEVICES = "it gets devices that the scheduler has not counted"
 
 
@@ -96,8 +95,7 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         advice = advice_beside_request(container, variable)
     else:
         message = _message_without_request(container, setting, _effect(variable, value))
-        example = EXAMPLE_REQUEST if variable == NVIDIA_VISIBLE_DEVICES else ""
-        request = f"{REQUEST_ADVICE}{example}"
+        request = advice_to_request(known.vendors)
         hidden = hiding_value(container, variable)
         otherwise = _or_hide(hidden) if hidden else ""
         advice = remove_and_request_advice(container, REMOVE_VARIABLE, request, otherwise)
@@ -154,14 +152,13 @@ def in_process() -> tuple[Statement, ...]:
         (c.requestsGpu, text(_message_beside_request(c.text, c.request, setting))),
         otherwise=text(_message_without_request(c.text, setting, _effect_in_cel())),
     )
-    example = choose((v.name == NVIDIA_VISIBLE_DEVICES, EXAMPLE_REQUEST), otherwise="")
     hidden = v.facts.hidden
     advice = choose(
         (v.foreign != "", text(advice_about_foreign_variable(v.facts.maker[0]))),
         (c.requestsGpu, variables.advice_beside_request()),
         otherwise=variables.remove_and_request_advice(
             REMOVE_VARIABLE,
-            REQUEST_ADVICE + example,
+            v.facts.request[0],
             choose((hidden.size() > 0, text(_or_hide(hidden[0]))), otherwise=""),
         ),
     )

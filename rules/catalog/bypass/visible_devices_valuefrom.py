@@ -57,10 +57,9 @@ from rules.in_process import variables
 from rules.in_process.expression import Expression, all_of, choose, not_, string, text
 from rules.in_process.mutation import visibility_mutations
 from rules.in_process.statement import CONTAINER, VARIABLE, Mutation, Statement
+from rules.profile.platforms.makers import advice_to_request
 from rules.profile.profile import Profile, VisibleDevices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
-
-REQUEST_ADVICE = "ask for a GPU in resources.limits"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -87,7 +86,8 @@ def _finding(pod: Pod, container: Container, variable: str, known: VisibleDevice
         message = _message_without_request(container, setting)
         hidden = hiding_value(container, variable)
         otherwise = _or_hide(hidden) if hidden else ""
-        advice = remove_and_request_advice(container, REMOVE_VARIABLE, REQUEST_ADVICE, otherwise)
+        request = advice_to_request(known.vendors)
+        advice = remove_and_request_advice(container, REMOVE_VARIABLE, request, otherwise)
     return Finding(
         path=(*container.env_path(variable), "valueFrom"),
         key=name,
@@ -135,7 +135,7 @@ def in_process() -> tuple[Statement, ...]:
         (c.requestsGpu, variables.advice_beside_request()),
         otherwise=variables.remove_and_request_advice(
             REMOVE_VARIABLE,
-            REQUEST_ADVICE,
+            v.facts.request[0],
             choose((hidden.size() > 0, text(_or_hide(hidden[0]))), otherwise=""),
         ),
     )

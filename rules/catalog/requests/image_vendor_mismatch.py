@@ -4,8 +4,8 @@ What it does
 ------------
 Finds containers that request GPUs of known vendors and run an image for another vendor's: images
 with CUDA from NVIDIA, with ROCm from AMD, for Gaudi, Neuron, TPUs and Ascend, and those of Moore
-Threads, Hygon, MetaX, Iluvatar, Cambricon, Enflame, Rebellions and Furiosa. It knows them by
-registry, repository and tag.
+Threads, Hygon, MetaX, Iluvatar, Cambricon, Enflame, Rebellions and Furiosa, and those for XPUs and
+NPUs, which several vendors make. It knows them by registry, repository and tag.
 
 Why it matters
 --------------
@@ -34,7 +34,10 @@ def check(pod: Pod, _context: Context) -> Findings:
         if not vendors or container.claims or not _INCOMPATIBLE_VENDORS.issuperset(vendors):
             continue
         maker = maker_of_image(container.image)
-        if maker is not None and maker.vendor and maker.vendor not in vendors:
+        if maker is None:
+            continue
+        makers = (maker.vendor,) if maker.vendor else maker.vendors
+        if makers and not vendors.intersection(makers):
             yield Finding(
                 path=(*container.path, "image"),
                 key="image.vendor",

@@ -18,7 +18,8 @@ another number of whole GPUs:
   GPUs each, so only more processes than GPUs are reported;
 - `--gpus` and `--num-gpus` of a Python program, of which only more than the GPUs are reported;
 - `rayStartParams.num-gpus` of KubeRay, also where the pod asks for no GPU at all, and
-  `parallelism.tensor` of KServe's LLMInferenceService whose pods do not work together.
+  `parallelism.tensor` of KServe's LLMInferenceService whose pods do not work together, and
+  `multiNode.parallelism` of a NIMService whose pods have fewer GPUs together.
 
 A shell's `$NAME` and `${NAME}` stand for the variables of the container that have a literal value,
 unless the script may set them.
@@ -29,7 +30,8 @@ the manifest does not show, for AWS's Neuron devices, which have several cores e
 two devices a chip or of an unknown generation, and for launchers that a script only names: in
 quotation marks, in a here-document, or behind `echo`, `printf`, `pip` or `which`. The pods of a
 custom resource may work together, so of servers with tensor parallelism only fewer GPUs are
-reported there. Of a pod it reads at most 100,000 characters, and of a container 5,000 words.
+reported there, but for Dynamo's and NIM's, which say so by `multinode` and `multiNode`. Of a pod it
+reads at most 100,000 characters, and of a container 5,000 words.
 
 Why it matters
 --------------
@@ -87,6 +89,12 @@ _ANY_NUMBER = 10**_MAX_DIGITS
 _PYTORCH_JOB, _TRAIN_JOB = ("kubeflow.org", "PyTorchJob"), ("trainer.kubeflow.org", "TrainJob")
 # What the operator gives its settings to.
 _PYTORCH_CONTAINER, _TRAINER_CONTAINER = "pytorch", "node"
+# Kinds that say of each of their pods whether it is one of several that work together
+# (ai-dynamo/dynamo deploy/operator/api, NVIDIA/k8s-nim-operator api/apps/v1alpha1).
+_DYNAMO_KINDS = frozenset(
+    ("nvidia.com", kind) for kind in ("DynamoGraphDeployment", "DynamoComponentDeployment")
+)
+_NIM_KINDS = frozenset(("apps.nvidia.com", kind) for kind in ("NIMService", "NIMPipeline"))
 # KServe gives its arguments to the container of this name.
 _KSERVE_CONTAINER = "main"
 
@@ -113,17 +121,21 @@ def stated_size(pod: Pod) -> StatedSize | None:
     if pod.object.group == _KSERVE_GROUP and pod.object.kind.startswith("LLMInferenceService"):
         return _kserve_size(pod, place)
     kind = (pod.object.group, pod.object.kind)
+    if kind in _NIM_KINDS:
+        return _nim_size(pod)
     if kind == _PYTORCH_JOB and "pytorchReplicaSpecs" in pod.path:
         job = pod.path[: pod.path.index("pytorchReplicaSpecs")]
         return _process_count(pod, pod.owner_spec, (*job, "nprocPerNode"))
-    if kind == _TRAIN_JOB and pod.layout.is_merged:
-        trainer = as_object(pod.owner_spec.get("trainer"))
-        path = (*pod.owner_spec_path, "trainer", "numProcPerNode")
-        is_trainer = any(each.name == _TRAINER_CONTAINER for each in pod.containers)
-        return _process_count(pod, trainer, path) if is_trainer else None
-    if kind == _TRAIN_JOB:
+    return _train_job_size(pod) if kind == _TRAIN_JOB else None
+
+
+def _train_job_size(pod: Pod) -> StatedSize | None:
+    if not pod.layout.is_merged:
         return _process_count(pod, pod.spec, (*pod.path, "numProcPerNode"))
-    return None
+    trainer = as_object(pod.owner_spec.get("trainer"))
+    path = (*pod.owner_spec_path, "trainer", "numProcPerNode")
+    is_trainer = any(each.name == _TRAINER_CONTAINER for each in pod.containers)
+    return _process_count(pod, trainer, path) if is_trainer else None
 
 
 def _process_count(pod: Pod, holder: Mapping[str, Any], path: Path) -> StatedSize | None:
@@ -158,6 +170,20 @@ def _kserve_size(pod: Pod, place: Path) -> StatedSize | None:
     most *= max(_parallel_factor(parallelism, "data"), _parallel_factor(parallelism, "dataLocal"))
     path = (*place, "parallelism", "tensor")
     return StatedSize("vLLM", f"parallelism.tensor: {tensor}", path, main, tensor, most)
+
+
+def _nim_size(pod: Pod) -> StatedSize | None:
+    """Return the GPUs that a pod needs at least for all pods together to have as many as stated."""
+    settings = as_object(as_object(pod.holder.get("spec")).get("multiNode"))
+    parallelism = as_object(settings.get("parallelism"))
+    tensor, pods = _positive_number(parallelism.get("tensor")), _parallel_factor(settings, "size")
+    containers = [each for each in pod.containers if each.role == "app"]
+    if not tensor or not containers:
+        return None
+    each = -(-tensor * _parallel_factor(parallelism, "pipeline") // pods)
+    text = f"multiNode.parallelism.tensor: {tensor}, size: {pods}"
+    path = (*pod.path, "multiNode", "parallelism", "tensor")
+    return StatedSize("NIM", text, path, containers[0], each, _ANY_NUMBER)
 
 
 def _parallel_factor(parallelism: Mapping[str, Any], field: str) -> int:
@@ -197,8 +223,11 @@ def _asks_for_unknown_device(pod: Pod) -> bool:
 
 def _may_span_pods(pod: Pod) -> bool:
     """Return whether the pods of a group may work together, as those of a custom resource."""
-    if pod.layout.is_service:  # Dynamo says it of a service
+    kind = (pod.object.group, pod.object.kind)
+    if kind in _DYNAMO_KINDS:  # in its first version of a service, later of a component
         return "multinode" in pod.holder
+    if kind in _NIM_KINDS:
+        return "multiNode" in as_object(pod.holder.get("spec"))
     return not pod.is_final
 
 

@@ -40,9 +40,10 @@ from rules.base.traits import UNUSUAL_AMOUNT
 from rules.gpu.components import image_grants_gpus
 from rules.gpu.devices import Device, devices
 from rules.gpu.visibility import Visibility, visibility, visible_variables
+from rules.placement.gpu_nodes import ACCELERATOR_WORD, GPU_WORD
+from rules.profile.platforms.makers import makes_gpus
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-CONSEQUENCE = ", which does not hide any GPU from it"
 MAY_STAY = "the zero may stay, as where a cloud adds the toleration because of it"
 
 
@@ -96,10 +97,12 @@ def _finding(
     if device.request is None or _is_zero(device.request):
         fix = Fix(f"remove {name}", tuple(remove((*root, each, name)) for each in fields))
     shows_gpus = image_grants_gpus(container, pod, context)
+    word = GPU_WORD if makes_gpus(device.resource.vendor) else ACCELERATOR_WORD
     return Finding(
         path=container.amount_path(name),
         key=f"zero.{name}",
-        message=f"{container} asks for zero of {display(name)}{CONSEQUENCE}",
+        message=f"{container} asks for zero of {display(name)}, "
+        f"which does not hide any {word} from it",
         container=container,
         help=_advice(container, device, may_stay=may_stay),
         fix=fix,
@@ -112,7 +115,8 @@ def _advice(container: Container, device: Device, *, may_stay: bool) -> str:
     known = container.profile.visible_devices.values()
     of_maker = (k for k in known if device.resource.vendor in k.vendors and k.hiding_value)
     hiding = next((f"set {k.name.strip('*')}={k.hiding_value}" for k in of_maker), "")
-    hiding += " where no GPU should be seen" if hiding else ""
+    word = GPU_WORD if makes_gpus(device.resource.vendor) else ACCELERATOR_WORD
+    hiding += f" where no {word} should be seen" if hiding else ""
     parts = (hiding, MAY_STAY) if may_stay else (f"remove {device.name}", hiding)
     return ("; " if may_stay else ", and ").join(filter(None, parts))
 

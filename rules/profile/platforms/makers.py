@@ -13,6 +13,7 @@ class Maker(NamedTuple):
     """The facts about a maker's accelerators.
 
     - `vendor`: the maker as the profiles name it; empty if several makers have what follows.
+    - `vendors`: these makers, where they are known.
     - `platform`: what programs for them use, completes "an image that uses …".
     - `devices`: what the maker's devices are called, completes "an image for …".
     - `request`: what a container asks for, as in `resources.limits`; empty if that is not known.
@@ -30,6 +31,7 @@ class Maker(NamedTuple):
     image_folders: tuple[str, ...] = ()
     image_words: tuple[str, ...] = ()
     files: str = ""
+    vendors: tuple[str, ...] = ()
 
 
 NVIDIA_DEVICE = r"nvidia(\d+|ctl|-.+)"
@@ -65,13 +67,13 @@ OTHER_MAKERS = (
         files=r"hl(\d+|_controlD\d+)",
     ),
     Maker(
-        # The word neuron alone is also the name of other programs.
+        # The word neuron alone is also the name of other programs; quay.io/vllm/vllm-neuron.
         vendor="aws",
         platform="Neuron",
         devices="Neuron",
         request="aws.amazon.com/neuron: 1",
         image_folders=("neuron",),
-        image_words=("neuronx",),
+        image_words=("neuronx", "vllm-neuron"),
         files=r"neuron\d+",
     ),
     Maker(
@@ -79,8 +81,9 @@ OTHER_MAKERS = (
         platform="TPUs",
         devices="Google's TPUs",
         request="google.com/tpu: 1",
+        # pytorch/xla README.md: its repository has images for CUDA as well, by their tags.
         image_folders=("cloud-tpu-images",),
-        image_words=("tpu",),
+        image_words=("tpu", "tpuvm"),
     ),
     Maker(
         # The last two are virtual NPUs, and what manages all of them.
@@ -88,7 +91,8 @@ OTHER_MAKERS = (
         platform="Ascend",
         devices="Ascend",
         request="huawei.com/Ascend910: 1",
-        image_folders=("ascend",),
+        # Its images on Docker Hub: Ascend/docker-images, ascendai/pytorch and others.
+        image_folders=("ascend", "ascendai"),
         image_words=("ascend", "cann"),
         files=r"v?davinci(\d+|_manager.*)",
     ),
@@ -129,6 +133,8 @@ OTHER_MAKERS = (
         devices="Iluvatar's GPUs",
         request="iluvatar.com/gpu: 1",
         is_gpu=True,
+        # Of which HAMi's examples have one (Project-HAMi/HAMi examples/iluvatar).
+        image_folders=("registry.iluvatar.com.cn",),
         image_words=("corex", "iluvatar"),
         files=r"iluvatar\d*",
     ),
@@ -191,8 +197,24 @@ OTHER_MAKERS = (
         request="tenstorrent.com/n150: 1",
         files=r"tenstorrent(/.*)?",
     ),
-    Maker("", "XPUs", "XPUs", "gpu.intel.com/i915: 1", is_gpu=True, image_words=("xpu",)),
-    Maker("", "NPUs", "NPUs", "huawei.com/Ascend910: 1", image_words=("npu",)),
+    Maker(
+        vendor="",
+        platform="XPUs",
+        devices="XPUs",
+        request="gpu.intel.com/i915: 1",
+        is_gpu=True,
+        image_words=("xpu",),
+        vendors=("intel", "kunlunxin"),
+    ),
+    Maker(
+        # Processors of AMD and Intel have NPUs too.
+        vendor="",
+        platform="NPUs",
+        devices="NPUs",
+        request="huawei.com/Ascend910: 1",
+        image_words=("npu",),
+        vendors=("huawei", "rebellions", "furiosa", "amd", "intel"),
+    ),
     # The kernel's files of GPUs of AMD and Intel, and of every accelerator (drm/drm_accel.h).
     Maker(
         vendor="",
@@ -214,6 +236,22 @@ OTHER_MAKERS = (
 )
 ANY_ACCELERATOR = Maker("", "", "", "")
 """Of a maker that is not known."""
+_MAKER_BY_VENDOR = {maker.vendor: maker for maker in (NVIDIA, *OTHER_MAKERS) if maker.vendor}
+
+
+def advice_to_request(vendors: Iterable[str]) -> str:
+    """Return the advice to ask for a device of `vendors`, with the first one's resource."""
+    found = (_MAKER_BY_VENDOR[vendor] for vendor in vendors if vendor in _MAKER_BY_VENDOR)
+    maker = next(found, None)
+    what = "a GPU" if maker is None or maker.is_gpu else "an accelerator"
+    example = f" (such as {maker.request})" if maker and maker.request else ""
+    return f"ask for {what} in resources.limits{example}"
+
+
+def makes_gpus(vendor: str) -> bool:
+    """Return whether what `vendor` makes is called GPUs, as of a vendor that is not known."""
+    maker = _MAKER_BY_VENDOR.get(vendor)
+    return maker is None or maker.is_gpu
 
 
 def device_file_pattern(makers: Iterable[Maker]) -> str:
