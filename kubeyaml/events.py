@@ -9,10 +9,10 @@ import yaml
 
 from kubeyaml.model import LimitError, YamlError
 
-if sys.platform == "emscripten":  # a browser
-    from kubeyaml.python_parser import PythonParser as CParser
+if sys.platform == "emscripten":  # in a browser, for which PyYAML publishes no libyaml
+    from kubeyaml.python_parser import PythonParser as EventParser
 else:
-    from yaml.cyaml import CParser  # type: ignore[attr-defined]  # the stubs do not export it
+    from yaml.cyaml import CParser as EventParser  # type: ignore[attr-defined]  # not in the stubs
 
 # The escape `\'` in double quotes, which kubectl's parser reads and libyaml refuses. A character
 # that the text does not have takes the place of the backslash, so that every offset stays the same,
@@ -64,7 +64,7 @@ def events_of(text: str, base: int) -> NextEvent:
     if "%" in text and text.count("%TAG") > _MAX_TAG_DIRECTIVES:
         raise LimitError(f"more than {_MAX_TAG_DIRECTIVES} %TAG directives", base)
     marker, marked = mark_escaped_quotes(text)
-    next_event: NextEvent = CParser(marked).get_event
+    next_event: NextEvent = EventParser(marked).get_event
     if marker:
         next_event = _unmarked(next_event, marker)
     return _without_question_marks(next_event, base) if "?" in text else next_event

@@ -15,7 +15,41 @@ from tests.testkit.paths import ROOT
 
 CASES = sorted((ROOT / "tests" / "cases").glob("*/*.yaml"))
 # Texts that kubectl refuses and this parser does not.
-ACCEPTED = {'a: "\\ud83d\\ude00"', "a: |\n  \tx\n", "%FOO x\n---\na: 1"}
+ACCEPTED = {"a: |\n  \tx\n", "%FOO x\n---\na: 1"}
+
+ODD = [
+    'a: "\\ud83d\\ude00"',
+    'a: "\\U00110000"',
+    'a: "\\Uffffffff"',
+    'a: "it\\\'s"',
+    "a: \ud83d",
+    "é: \x07",
+    "a: 'x\n\n  y'\nb: |+\n  c\n\nd: >-\n  e\n",
+    "{a:, b}",
+    "{a :, b}",
+    "a: 1\n\ufeffb: 2",
+    "\ufeff  a: 1\n",
+    "a:\n\ufeff  b: 2\n\ufeff# c\n",
+    "a: {b: c}\n\ufeff",
+    "{a: b, ? c : d, e: }",
+    "[a: 1, 'b':2, {c}]",
+    '{"a":1,"b":"c"}',
+    "&x a: *x\nb: &y {c: d}\ne: *y\n<<: *y",
+    "!!str a: !!int 1\nb: ! 2",
+    "? a\n: b\n? [c]\n: d",
+    "a:\r\n  - b\r\n  -\r\n",
+    "a: b\n...\nc: d",
+    "%YAML 1.1\n---\na: 1",
+    "%TAG ! tag:x,2000:\n---\na: !y b",
+    "\ta: b",
+    "a:\tb\tc\t# d\ne: |\n  f\ng: h\t\n\ti: j\n",
+    "a: [b,\tc\t]\t\nd:\t'e'\t# f\n",
+    "a: b\t\n  c\td\ne:\t- f",
+    "- - - a\n    - b\n  - c",
+    "a: b # c\n#d\ne: #f\n  g",
+    "a" * 1100 + ": b",
+    "[" * 500,
+]
 
 
 def spans(place: Place) -> Any:
@@ -43,13 +77,13 @@ def shown(document: Document) -> Any:
 def test_it_reads_manifests_as_libyaml_does(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = CASES[::8]
     expected = [documents(file) for file in chosen]
-    monkeypatch.setattr(events, "CParser", PythonParser)
+    monkeypatch.setattr(events, "EventParser", PythonParser)
     for file, known in zip(chosen, expected, strict=True):
         assert documents(file) == known, file
 
 
 def test_it_means_what_kubectl_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "CParser", PythonParser)
+    monkeypatch.setattr(events, "EventParser", PythonParser)
     accepted = set()
     for quoted, answer in ANSWERS:
         text = json.loads(quoted)
@@ -67,6 +101,26 @@ def test_it_means_what_kubectl_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", ["a: [1", "a:\n\tb: 1\n", "a: *x\n", "a: 'x\n", "{a: 1}}", "\x01"])
 def test_it_refuses_what_is_no_yaml(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "CParser", PythonParser)
+    monkeypatch.setattr(events, "EventParser", PythonParser)
     with pytest.raises(YamlError):
         read(Chunk(text), Limits())
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_texts_are_read_as_by_libyaml(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = parts(text)
+    monkeypatch.setattr(events, "EventParser", PythonParser)
+    assert parts(text) == theirs
+
+
+def parts(text: str) -> list[Any]:
+    """Return the documents of a text, each with its places, or the line in which it is refused."""
+    found: list[Any] = []
+    for chunk in split(text):
+        try:
+            document = read(chunk, Limits())
+        except YamlError as problem:
+            found.append(f"refused in line {text.count(chr(10), 0, problem.offset) + 1}")
+        else:
+            found.append(shown(document) if document else None)
+    return found
