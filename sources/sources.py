@@ -96,11 +96,16 @@ MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
 KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # What tools put behind the name of a file that they fill in: Go, Jinja, ERB, Terraform, chezmoi …
 TEMPLATE_ENDINGS = (
-    r"tmpl|tpl|tftpl|template|templ|gotmpl|gotemplate|j2|jinja2?|erb|mustache|hbs|handlebars|in"
+    r"tmpl|tpl|tftpl|template|templ|gotmpl|gotpl|gotemplate|j2|jinja2?|erb|ejs|mustache|hbs"
+    r"|handlebars|envsubst|in"
 )
 # With `README.md.gotmpl` and `nginx.conf.j2`, something else is made than manifests.
 _IS_TEMPLATE_NAME = re.compile(
     rf"(?:[^.]*|.+\.(?:ya?ml|json))\.(?:{TEMPLATE_ENDINGS})", re.IGNORECASE
+).fullmatch
+# What people put behind the name of a file that others copy and change.
+_IS_SAMPLE_NAME = re.compile(
+    r".+\.(?:ya?ml|json)\.(?:dist|example|sample)", re.IGNORECASE
 ).fullmatch
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
@@ -134,6 +139,7 @@ TEMPLATE_REASON = "a chart's template: lint the chart with --render"
 _TEMPLATE_ENDING_REASON = (
     "a template of a manifest: lint what it renders to, or name the file to lint it as it is"
 )
+_SAMPLE_REASON = "a sample of a manifest: name the file to lint it as it is"
 _TEMPLATE_OF_VALUES_REASON = (
     "a template that tells of GPUs, and of no object of Kubernetes: lint what is made of it"
 )
@@ -308,8 +314,9 @@ def may_hold_manifests(name: str) -> bool:
 
 
 def is_template_name(name: str) -> bool:
-    """Return whether a file called `name` is a template of another file, by its ending."""
-    return _IS_TEMPLATE_NAME(os.path.basename(name)) is not None
+    """Return whether a file called `name` is a template or sample of another, by its ending."""
+    base = os.path.basename(name)
+    return _IS_TEMPLATE_NAME(base) is not None or _IS_SAMPLE_NAME(base) is not None
 
 
 def declares_object(text: str) -> bool:
@@ -381,6 +388,8 @@ def _refused_template(
         return SkippedSource(name, TEMPLATE_REASON, needs_rendering=True)
     if not is_manifest:
         return SkippedSource(name, _TEMPLATE_OF_VALUES_REASON)
+    if _IS_SAMPLE_NAME(os.path.basename(name)):
+        return SkippedSource(name, _SAMPLE_REASON)
     return UnreadableSource(name, _TEMPLATE_ENDING_REASON)
 
 

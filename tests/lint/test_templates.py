@@ -153,7 +153,10 @@ configuration:
   apiVersion: audit.k8s.io/v1
   kind: Policy
 """
-TEMPLATE_ENDINGS = ["pod.yaml.tmpl", "pod.yml.j2", "pod.json.tpl", "pod.gotmpl", "POD.YAML.J2"]
+TEMPLATE_ENDINGS = [
+    *("pod.yaml.tmpl", "pod.yml.j2", "pod.json.tpl", "pod.gotmpl", "POD.YAML.J2"),
+    *("pod.yaml.gotpl", "pod.yaml.ejs", "pod.yaml.envsubst"),
+]
 
 
 @pytest.mark.parametrize("name", TEMPLATE_ENDINGS)
@@ -165,6 +168,17 @@ def test_a_template_by_its_ending_is_not_evaluated_unless_it_is_named(
     assert done.status == 3
     assert f"not evaluated: deploy/{name}: a template of a manifest" in done.out
     assert "visible-devices-env" in command.json(f"deploy/{name}").found
+
+
+@pytest.mark.parametrize("ending", ["dist", "example", "sample"])
+def test_a_sample_by_its_ending_is_named_as_skipped(command: LintCommand, ending: str) -> None:
+    command.write(f"deploy/pod.yaml.{ending}", POD)
+    command.write(f"deploy/settings.yaml.{ending}", "replicas: 1\n")
+    done = command("deploy")
+    assert done.status == 0
+    assert f"skipped: deploy/pod.yaml.{ending}: a sample of a manifest" in done.out
+    assert "settings" not in done.out
+    assert "visible-devices-env" in command.json(f"deploy/pod.yaml.{ending}").found
 
 
 @pytest.mark.parametrize(
