@@ -100,7 +100,7 @@ def check(pod: Pod, context: Context) -> Findings:
 
 
 def _other_resources(pod: Pod) -> tuple[str, ...]:
-    """Return the resources that a template without GPUs asks for; none of a pod queued itself."""
+    """The resources but GPUs that a template asks for; none of a pod that is queued itself."""
     if not is_queued_by_template(pod):
         return ()
     amounts = [{**container.limits, **container.requests} for container in pod.containers]
