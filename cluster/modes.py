@@ -178,7 +178,10 @@ def _chosen(source: Any, options: argparse.Namespace) -> list[Object]:
             raise SourceError(f"there is no namespace {', '.join(missing)}")
         return [found[name] for name in dict.fromkeys(options.namespaces)]
     if not found:
-        raise SourceError(f"no namespace has the labels {options.selector}")
+        if options.files:
+            raise SourceError("the files have no Namespace")
+        labels = f" with the labels {options.selector}" if options.selector else ""
+        raise SourceError(f"there is no namespace{labels}")
     return [found[name] for name in sorted(found)]
 
 

@@ -307,9 +307,10 @@ class _RunningPods:
         self._nodes: dict[str, set[str]] = defaultdict(set)
 
     def add(self, namespace: str, owner: str, node: str) -> None:
-        """Add a pod."""
+        """Add a pod; without a name of a node if the object does not say where it is."""
         self._owners[namespace][owner] += 1
-        self._nodes[namespace].add(node)
+        if node:
+            self._nodes[namespace].add(node)
 
     @property
     def count(self) -> int:
@@ -320,8 +321,8 @@ class _RunningPods:
         """Warnings about the namespaces with the most pods of this kind: `what` they can do."""
         for namespace, owners in _most(self._owners):
             nodes = sorted(self._nodes[namespace])
-            where = f"node {nodes[0]}" if len(nodes) == 1 else f"{len(nodes):,} nodes"
-            pods = f"{many(owners.total(), kind)} on {where}"
+            where = f" on node {nodes[0]}" if len(nodes) == 1 else f" on {len(nodes):,} nodes"
+            pods = f"{many(owners.total(), kind)}{where if nodes else ''}"
             yield _warning(f"namespace {namespace}: {pods} {what}: {_listed(owners)}")
         if rest := _others(self._owners, kind):
             yield _warning(f"{rest} {what}")

@@ -154,7 +154,10 @@ def test_what_webhooks_exclude_gets_no_label(installed: Installation, run: Modes
     ("arguments", "part"),
     [
         (("no-such-namespace", "--set", "deny"), "there is no namespace no-such-namespace"),
-        (("-l", "team=nobody", "--set", "deny"), "no namespace has the labels team=nobody"),
+        (
+            ("-l", "team=nobody", "--set", "deny"),
+            "there is no namespace with the labels team=nobody",
+        ),
         (("-l", "=", "--set", "deny"), "cannot list namespaces"),
     ],
 )

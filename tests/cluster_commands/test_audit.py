@@ -262,6 +262,12 @@ def test_a_node_whose_cards_a_driver_gives_by_claims_has_gpus_too(audit: Audit) 
     assert remark["message"] == text
 
 
+def test_of_a_pod_that_does_not_say_its_node_none_is_named(audit: Audit) -> None:
+    (remark,) = audit([pod("thief") | {"status": {"phase": "Running"}}])["remarks"]
+    text = "namespace ml: 1 running pod can use GPUs that nobody requested: pod/thief"
+    assert remark["message"] == text
+
+
 def test_a_pod_that_only_runs_on_a_gpu_node_is_found_and_not_said_to_use_gpus(
     audit: Audit, tmp_path: Path
 ) -> None:

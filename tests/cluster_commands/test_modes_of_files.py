@@ -67,3 +67,12 @@ def test_what_files_cannot_do_is_refused(
     with pytest.raises(SystemExit):
         modes.main(["-f", file, *arguments])
     assert why in capsys.readouterr().err
+
+
+def test_files_without_a_namespace_are_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "cluster.yaml"
+    written.write_text(yaml.safe_dump(POD), encoding="utf-8")
+    assert modes.main(["-f", str(written), "--isolated", "--set", "deny", "--all"]) != 0
+    assert "the files have no Namespace" in capsys.readouterr().err
