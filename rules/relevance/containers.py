@@ -51,6 +51,7 @@ from rules.gpu.devices import (
 from rules.gpu.images import (
     CUDA_TAG_WORDS_BY_IMAGE,
     IMAGES_FOR_ANY_MAKER,
+    NVIDIA_OWNER,
     NVIDIA_REGISTRIES,
     is_gpu_sample,
     maker_of_image,
@@ -163,7 +164,10 @@ def _images(scope: Scope) -> Iterator[str]:
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    images = (*CUDA_TAG_WORDS_BY_IMAGE, *IMAGES_FOR_ANY_MAKER, *SAMPLE_IMAGES)
+    # NVIDIA's own have one test for all: each costs API servers time for every container.
+    of_nvidia = f"{NVIDIA_OWNER}/"
+    others = (name for name in CUDA_TAG_WORDS_BY_IMAGE if not name.startswith(of_nvidia))
+    images = (of_nvidia, *others, *IMAGES_FOR_ANY_MAKER, *SAMPLE_IMAGES)
     of_makers = IMAGE_STEMS if scope.needed & OTHER_MAKER_IMAGE else ()
     tests = any_of(contains("name", {*registries, *images, *of_makers}))
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
