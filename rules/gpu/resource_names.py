@@ -224,7 +224,10 @@ def _name_of_model(domain: str, suffix: str, profile: Profile) -> str | None:
         word, star, _ = pattern.partition("*")
         if not star or domain != known_domain or len(word) < LETTERS_PER_TYPO or word == head:
             continue
-        right = f"{domain}/{word}{suffix[len(head) :]}"
+        model = suffix[len(head) :]
+        if not model[:1].isdigit():
+            continue
+        right = f"{domain}/{word}{model}"
         is_near = head.lower() == word.lower() or has_few_typos(1, head, word)
         if is_near and profile.resource(right):
             return right
