@@ -306,12 +306,14 @@ _FOLDERS = _one_of(
 # Built on the nodes, without a folder (Ascend/mind-cluster, Ascend Device Plugin's manifests).
 _AGENTS_WITHOUT_FOLDER = ("ascend-k8sdeviceplugin",)
 AGENT_IMAGE_PATTERN = (
-    rf"/{_FOLDERS}(:[0-9]+)?/(.*/)?([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
+    rf"^/(([^/]*\.[^/]*|localhost(:[0-9]+)?)/)?{_FOLDERS}(:[0-9]+)?/(.*/)?"
+    rf"([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
     rf"|^/{_one_of(_AGENTS_WITHOUT_FOLDER)}(:[^/]*)?$"
 )
 """A regular expression as of `image_pattern`, of images with one of AGENT_WORDS in their name.
 
-They are in a folder of their maker: with any owner, everybody could choose such a name.
+They are in a folder of their maker, the first one after the registry's host if there is one: with
+any owner, everybody could choose such a name.
 """
 AGENT_SHELLS_PATTERN = r"^(.*/)?(sh|bash|ash|dash|ksh|zsh|busybox)$"
 """A regular expression of the programs by which a manifest lets an agent run a script."""
