@@ -186,7 +186,7 @@ def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[s
     nothing places the pod. For claims see `may_need_gpu_nodes`.
     """
     return (
-        pod.profile.gives_share(pod.annotations, pod.scheduler)
+        pod.profile.gives_share(pod.annotations, pod.labels, pod.scheduler)
         or any(
             asks_for_gpu(container)
             or any(

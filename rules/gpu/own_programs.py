@@ -8,6 +8,7 @@ from rules.base.json_values import as_object, as_text
 from rules.base.text_matching import matches_any
 from rules.gpu.volumes import clean_path
 from rules.objects.container import Container
+from rules.profile.platforms.makers import AGENT_SCRIPT_PATTERN, AGENT_SHELLS_PATTERN
 
 # From where code is run: the folders of programs and libraries, what the loader reads, and what
 # these are in.
@@ -45,6 +46,20 @@ def runs_own_program(container: Container, programs: Collection[str]) -> bool:
         and not any(_is_code(as_text(m.get("mountPath"))) for _, m in container.mounts)
         and not any(_has_command(raw, path) for path in HOOKS_AND_PROBES)
     )
+
+
+def runs_program_of_agent(container: Container) -> bool:
+    """Return whether `container`, with another maker's agent, runs no script that the maker lacks.
+
+    Makers' manifests name many programs, and mount libraries of the node for them.
+    """
+    command, args = container.raw.get("command"), container.raw.get("args")
+    if not isinstance(command, list) or not command:
+        return True
+    if re.search(AGENT_SHELLS_PATTERN, as_text(command[0])) is None:
+        return True
+    script = " ".join(map(as_text, (*command[1:], *(args if isinstance(args, list) else ()))))
+    return re.search(AGENT_SCRIPT_PATTERN, script) is not None
 
 
 def _names_program(command: Any, programs: Collection[str]) -> bool:

@@ -49,7 +49,8 @@ MIG_PROFILE_PATTERN = (
 LETTERS_PER_TYPO, MAX_TYPOS = 5, 2
 # The same of domains. Short ones have neighbours that exist.
 _MIN_DOMAIN_CHARACTERS, _MAX_DOMAIN_TYPOS = 10, 1
-# The Neuron device plugin offers no other names (awsdocs-neuron, "Neuron Device Plugin").
+# The Neuron device plugin offers no other names: "k8s neuron device plugin" in
+# https://awsdocs-neuron.readthedocs-hosted.com/en/latest/, deploy/includes.
 _NAMES_OF_CLOSED_PLUGINS = ("aws.amazon.com/neuroncore", "aws.amazon.com/neuron")
 # Comparing takes time, and no real container has so many misspelt names.
 MAX_COMPARED_NAMES = 50
@@ -224,7 +225,10 @@ def _name_of_model(domain: str, suffix: str, profile: Profile) -> str | None:
         word, star, _ = pattern.partition("*")
         if not star or domain != known_domain or len(word) < LETTERS_PER_TYPO or word == head:
             continue
-        right = f"{domain}/{word}{suffix[len(head) :]}"
+        model = suffix[len(head) :]
+        if not model[:1].isdigit():
+            continue
+        right = f"{domain}/{word}{model}"
         is_near = head.lower() == word.lower() or has_few_typos(1, head, word)
         if is_near and profile.resource(right):
             return right

@@ -26,7 +26,7 @@ from rules.in_process.expression import (
 )
 from rules.in_process.images import is_agent_of_other_maker, maker_of_image
 from rules.in_process.nodes import PREFERRED_TERMS, has_only_gpu_nodes, selected_labels, tolerates
-from rules.in_process.own_programs import runs_own_program
+from rules.in_process.own_programs import runs_program_of_agent
 from rules.in_process.requests import fits
 from rules.in_process.statement import shown
 from rules.in_process.variables import shown_variable
@@ -50,7 +50,6 @@ from rules.placement.gpu_nodes import (
     words_about_image,
 )
 from rules.profile.platforms.cards import CARDS, MAX_NAME_CHARACTERS
-from rules.profile.platforms.makers import OTHER_AGENT_PROGRAMS
 from rules.profile.profile import Profile
 
 _NONE: list[str] = []
@@ -133,7 +132,7 @@ def _evidence_of_variable(name: Expression, certainty: str = _CERTAIN) -> list[V
 
 def _signs_of_agents() -> Expression:
     def is_sign(c: Expression) -> Expression:
-        is_agent = all_of(is_agent_of_other_maker(c), runs_own_program(c.raw, OTHER_AGENT_PROGRAMS))
+        is_agent = all_of(is_agent_of_other_maker(c), runs_program_of_agent(c.raw))
         return choose((c.hasCudaImage, image_grants_gpus(c)), otherwise=not_(is_agent))
 
     return let(

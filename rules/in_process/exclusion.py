@@ -16,6 +16,7 @@ from rules.in_process.expression import (
     concat,
     construct,
     dyn,
+    entry,
     get,
     has,
     is_in,
@@ -37,7 +38,12 @@ from rules.placement.exclusion import (
     toleration_of,
 )
 from rules.placement.node_affinity import REQUIRED_AFFINITY
-from rules.profile.profile import Profile
+from rules.profile.profile import (
+    POSITIVE_NUMBER_PATTERN,
+    SHARE_LABEL_VALUE,
+    Profile,
+    ShareRequest,
+)
 
 _SELECTOR = get(OBJECT.spec, "nodeSelector", {})
 _TOLERATIONS = get(OBJECT.spec, "tolerations", [])
@@ -93,8 +99,19 @@ def exclusion_words(
 def _gives_share(profile: Profile) -> Iterator[Expression]:
     """Yield `Profile.gives_share` of the pod, for each scheduler."""
     scheduler = get(OBJECT.spec, "schedulerName", DEFAULT_SCHEDULER)
-    for name, keys in sorted(profile.share_annotations.items()):
-        yield all_of(scheduler == name, any_of(*(is_in(k, OBJECT.annotations) for k in keys)))
+    for name, requests in sorted(profile.share_requests.items()):
+        yield all_of(scheduler == name, any_of(*map(_asks_for_share, requests)))
+
+
+def _asks_for_share(request: ShareRequest) -> Expression:
+    tests = [is_in(request.annotation, OBJECT.annotations)]
+    if request.label:
+        labels = optional(OBJECT.metadata, "labels")
+        tests.append(entry(labels, request.label, "") == SHARE_LABEL_VALUE)
+    if request.is_amount:
+        value = string(OBJECT.annotations[request.annotation])
+        tests.append(value.matches(POSITIVE_NUMBER_PATTERN))
+    return all_of(*tests)
 
 
 def _is_known(d: Expression) -> Expression:

@@ -11,9 +11,11 @@ from rules.in_process.expression import (
     has,
     is_in,
     not_,
+    string,
 )
 from rules.in_process.patterns import matches_any
 from rules.in_process.volumes import clean_path
+from rules.profile.platforms.makers import AGENT_SCRIPT_PATTERN, AGENT_SHELLS_PATTERN
 
 
 def runs_own_program(container: Expression, programs: Iterable[str]) -> Expression:
@@ -26,6 +28,17 @@ def runs_own_program(container: Expression, programs: Iterable[str]) -> Expressi
         not_(env.exists(lambda e: matches_any(e.name, CODE_VARIABLES))),
         not_(mounts.exists(lambda m: _may_be_code(m.mountPath))),
         *(not_(has(container, ".".join((*path, "exec")))) for path in HOOKS_AND_PROBES),
+    )
+
+
+def runs_program_of_agent(container: Expression) -> Expression:
+    """`runs_program_of_agent` of `container`, as it was written."""
+    command, args = get(container, "command", []), get(container, "args", [])
+    script = (command.slice(1, command.size()) + args).join(" ")
+    return any_of(
+        command.size() == 0,
+        not_(string(command[0]).matches(AGENT_SHELLS_PATTERN)),
+        script.matches(AGENT_SCRIPT_PATTERN),
     )
 
 

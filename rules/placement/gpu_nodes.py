@@ -16,7 +16,7 @@ from rules.gpu.devices import (
     uses_gpu_runtime,
 )
 from rules.gpu.images import is_agent_of_other_maker, maker_of_image
-from rules.gpu.own_programs import runs_own_program
+from rules.gpu.own_programs import runs_program_of_agent
 from rules.gpu.visibility import (
     NVIDIA_VISIBLE_DEVICES,
     Visibility,
@@ -37,7 +37,7 @@ from rules.placement.node_affinity import (
 )
 from rules.placement.tolerations import tolerates
 from rules.profile.context import Context
-from rules.profile.platforms.makers import NVIDIA, OTHER_AGENT_PROGRAMS, Maker
+from rules.profile.platforms.makers import NVIDIA, Maker
 from rules.profile.profile import NodeAffinity, Profile, Scheduler, Taint, union_in_order
 
 SCHEDULE_ANYWAY = "ScheduleAnyway"
@@ -354,7 +354,7 @@ def _signs_of_agents(pod: Pod, context: Context) -> Iterator[Evidence]:
             is_sign = image_grants_gpus(container, pod, context)
         else:
             is_agent = is_agent_of_other_maker(container.image)
-            is_sign = not (is_agent and runs_own_program(container, OTHER_AGENT_PROGRAMS))
+            is_sign = not (is_agent and runs_program_of_agent(container))
         if maker and is_sign:
             yield _image_evidence(container, maker)._replace(is_certain=False)
 

@@ -5,13 +5,15 @@ nodes, who schedules what, and which pods are its own components. `merge_profile
 several. What all platforms share, such as the meaning of a variable, is code in `rules.gpu`.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from rules.base.caching import BoundedCache
-from rules.base.text_matching import matches, matches_any
+from rules.base.json_values import as_text
+from rules.base.text_matching import has_placeholder, matches, matches_any
 
 
 class Resource(NamedTuple):
@@ -98,7 +100,8 @@ class Scheduler(NamedTuple):
     """The scheduler that must place pods which ask for `resources` or carry `annotations`.
 
     `alternatives` are other schedulers that can place them as well. `required` says that the pod
-    itself must name the scheduler: no webhook of the platform does.
+    itself must name the scheduler: no webhook of the platform does. `label` is the pod label that
+    must be `true`, or the annotations ask for nothing.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Scheduler(NamedTuple):
     annotations: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
     required: bool = False
+    label: str = ""
 
 
 class Component(NamedTuple):
@@ -158,6 +162,20 @@ class Fraction(NamedTuple):
     vendor: str = "nvidia"
 
 
+class ShareRequest(NamedTuple):
+    """A pod annotation that asks a scheduler for part of a GPU.
+
+    If `is_amount`, only a positive number does; if there is a `label`, only beside this label with
+    the value `true`.
+    """
+
+    annotation: str
+    is_amount: bool
+    label: str
+
+
+POSITIVE_NUMBER_PATTERN = r"^[0-9.]*[1-9][0-9.]*([eE][+-]?[0-9]+)?$"
+SHARE_LABEL_VALUE = "true"
 T = TypeVar("T")
 
 
@@ -213,8 +231,8 @@ class Profile:
       by name or pattern.
     - `alternative_variables`: variables that may act as NVIDIA_VISIBLE_DEVICES does;
       `chosen_alternatives`: those of the chosen profiles.
-    - `share_annotations`: the annotations by which the schedulers of any profile give parts of
-      GPUs, by the name of the scheduler.
+    - `share_requests`: the annotations by which the schedulers of any profile give parts of GPUs,
+      by the name of the scheduler.
     - `limit_quotas`: resources whose quotas the platform enforces by keys such as
       `limits.nvidia.com/gpu`.
     """
@@ -238,7 +256,7 @@ class Profile:
         chosen_alternatives: tuple[str, ...] = (),
         injected_references: tuple[InjectedReference, ...] = (),
         fractions: tuple[Fraction, ...] = (),
-        share_annotations: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+        share_requests: Mapping[str, tuple[ShareRequest, ...]] = MappingProxyType({}),
         limit_quotas: tuple[str, ...] = (),
     ) -> None:
         self.name = name
@@ -257,7 +275,7 @@ class Profile:
         self.chosen_alternatives = frozenset(chosen_alternatives)
         self.injected_references = injected_references
         self.fractions = fractions
-        self.share_annotations = share_annotations
+        self.share_requests = share_requests
         self.limit_quotas = limit_quotas
         # A pod with one of these annotations asks for a GPU, or for the scheduler of GPUs.
         self.request_annotations = frozenset(
@@ -322,9 +340,16 @@ class Profile:
         ]
         return not givers or any(scheduler in (s.name, *s.alternatives) for s in givers)
 
-    def gives_share(self, annotations: Mapping[str, Any], scheduler: str) -> bool:
-        """Return whether `scheduler` gives a part of a GPU for `annotations`, in any profile."""
-        return any(key in annotations for key in self.share_annotations.get(scheduler, ()))
+    def gives_share(
+        self, annotations: Mapping[str, Any], labels: Mapping[str, Any], scheduler: str
+    ) -> bool:
+        """Return whether `scheduler` gives a part of a GPU to such a pod, in any profile."""
+        return any(
+            request.annotation in annotations
+            and not (request.label and labels.get(request.label) != SHARE_LABEL_VALUE)
+            and not (request.is_amount and _is_no_amount(annotations[request.annotation]))
+            for request in self.share_requests.get(scheduler, ())
+        )
 
     def label_values(self, key: str) -> tuple[str, ...] | None:
         """The values of the label `key` that mean a GPU node, any if empty; None if none does."""
@@ -379,20 +404,32 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         chosen_alternatives=union_in_order(p.alternative_variables for p in chosen),
         injected_references=tuple(r for p in chosen for r in p.injected_references),
         fractions=tuple(f for p in chosen for f in p.fractions),
-        share_annotations=_share_annotations((*chosen, *known)),
+        share_requests=_share_requests((*chosen, *known)),
         limit_quotas=union_in_order(p.limit_quotas for p in chosen),
     )
 
 
-def _share_annotations(profiles: Iterable[Profile]) -> dict[str, tuple[str, ...]]:
+def _is_no_amount(value: Any) -> bool:
+    text = as_text(value)
+    return not has_placeholder(text) and re.search(POSITIVE_NUMBER_PATTERN, text) is None
+
+
+def _share_requests(profiles: Iterable[Profile]) -> dict[str, tuple[ShareRequest, ...]]:
     """The annotations of fractions, by the name of each scheduler that gives them."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[ShareRequest, ...]] = {}
     for profile in profiles:
         keys = {key for fraction in profile.fractions for key in fraction.annotations}
+        amounts = {
+            key for fraction in profile.fractions for key in (fraction.portion, fraction.memory)
+        }
         for scheduler in profile.schedulers:
-            given = tuple(key for key in scheduler.annotations if key in keys)
+            given = tuple(
+                ShareRequest(key, key in amounts, scheduler.label)
+                for key in scheduler.annotations
+                if key in keys
+            )
             for name in (scheduler.name, *scheduler.alternatives) if given else ():
-                found[name] = union_in_order((found.get(name, ()), given))
+                found[name] = tuple(dict.fromkeys((*found.get(name, ()), *given)))
     return found
 
 

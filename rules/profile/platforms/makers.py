@@ -303,15 +303,26 @@ _FOLDERS_OF_AGENTS = ("intel/intel-resource-drivers-for-kubernetes",)
 _FOLDERS = _one_of(
     (*(folder for maker in OTHER_MAKERS for folder in maker.image_folders), *_FOLDERS_OF_AGENTS)
 )
+# Built on the nodes, without a folder (Ascend/mind-cluster, Ascend Device Plugin's manifests).
+_AGENTS_WITHOUT_FOLDER = ("ascend-k8sdeviceplugin",)
 AGENT_IMAGE_PATTERN = (
-    rf"/{_FOLDERS}(:[0-9]+)?/(.*/)?([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
+    rf"^/(([^/]*\.[^/]*|localhost(:[0-9]+)?)/)?{_FOLDERS}(:[0-9]+)?/(.*/)?"
+    rf"([^/:]*[._-])?{_one_of(AGENT_WORDS)}([._-][^/:]*)?(:[^/]*)?$"
+    rf"|^/{_one_of(_AGENTS_WITHOUT_FOLDER)}(:[^/]*)?$"
 )
 """A regular expression as of `image_pattern`, of images with one of AGENT_WORDS in their name.
 
-They are in a folder of their maker: with any owner, everybody could choose such a name.
+They are in a folder of their maker, the first one after the registry's host if there is one: with
+any owner, everybody could choose such a name.
 """
-OTHER_AGENT_PROGRAMS = frozenset({"/kubelet-gpu-plugin", "/kubelet-gaudi-plugin"})
-"""The programs that manifests of such agents name; in most of them the image does."""
+AGENT_SHELLS_PATTERN = r"^(.*/)?(sh|bash|ash|dash|ksh|zsh|busybox)$"
+"""A regular expression of the programs by which a manifest lets an agent run a script."""
+# AWS's manifest of Neuron Monitor, and Ascend Device Plugin's, whose program was `ascendplugin`.
+AGENT_SCRIPT_PATTERN = (
+    r"^(-c )?(-- )?(neuron-monitor \| neuron-monitor-prometheus\.py|device-plugin|ascendplugin)"
+    r"([ \t\n]+[A-Za-z0-9_./=:,-]+)*[ \t\n]*$"
+)
+"""A regular expression of the scripts in makers' own manifests, with the shell's flags before."""
 
 
 def maker_of_file(path: str) -> Maker | None:
