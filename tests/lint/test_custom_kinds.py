@@ -239,6 +239,12 @@ spec:
       card: {type: hostPath, hostPath: /dev/nvidia0}
       render: {type: hostPath, hostPath: /dev/dri}
 """
+TASK = """\
+apiVersion: tekton.dev/v1
+kind: Task
+metadata: {name: films}
+spec:
+  script: """
 PRIVILEGED = """\
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease
@@ -345,6 +351,22 @@ def test_what_a_workflow_patches_is_a_note(command: LintCommand) -> None:
     assert done.report["findings"] == []
 
 
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("      {{inputs.parameters.more}}\n", [7]),
+        ('          workingDir: "{{inputs.parameters.folder}}"\n', []),
+    ],
+)
+def test_a_template_in_a_workflow_is_a_note_if_it_is_not_evaluated(
+    command: LintCommand, line: str, lines: list[int]
+) -> None:
+    command.write("given.yaml", MANIFEST_OF_WORKFLOW + line)
+    done = command.json("given.yaml")
+    notes = [remark for remark in done.report["remarks"] if "HABANA" in remark["message"]]
+    assert [remark["line"] for remark in notes] == lines
+
+
 def test_many_and_large_texts_are_read_to_a_limit(command: LintCommand) -> None:
     """Not a measurement: without a limit this would take minutes."""
     given = {
@@ -368,6 +390,9 @@ env:
     ("name", "text", "lines"),
     [
         ("release.yaml", HELM_RELEASE, [7, 8, 9]),
+        ("task.yaml", TASK + json.dumps('printf "x\\nNVIDIA_VISIBLE_DEVICES=all" > /etc/env'), [5]),
+        ("task.yaml", TASK + "docker run -eNVIDIA_VISIBLE_DEVICES=all image", [5]),
+        ("task.yaml", TASK + "x " * (1 << 17) + "NVIDIA_VISIBLE_DEVICES=all", [5]),
         ("films.yaml", DEVICES, [6, 9, 10]),
         (
             "rocm.yaml",
