@@ -69,7 +69,7 @@ _SELECTOR_FIELD = "nodeSelector"
 _MAX_TEXT_CHARACTERS = 1 << 18
 _MAX_TEXT_DOCUMENTS = 100
 # A text of several lines, or a map or a list in flow style.
-_MAY_BE_YAML = re.compile(r"\n|\s{0,100}[{\[]").search
+_MAY_BE_YAML = re.compile(r"[\n{\[]").search
 _TELLS_OF_GPUS = re.compile(r"_VISIBLE_|runtimeClassName|/dev/|cdi|nri\.io|privileged").search
 
 
@@ -227,9 +227,9 @@ class _Texts:
     def values_in(self, key: str | int, holder: Any) -> Iterator[dict[str, Any] | list[Any]]:
         """Yield what the documents in the text at `key` hold, if it is YAML that tells of GPUs."""
         text = holder[key]
-        if not self._characters_left or not isinstance(text, str) or not _MAY_BE_YAML(text):
+        if not isinstance(text, str) or len(text) > self._characters_left:
             return
-        if len(text) > self._characters_left or not _TELLS_OF_GPUS(text):
+        if not _MAY_BE_YAML(text) or not _TELLS_OF_GPUS(text):
             return
         self._characters_left -= len(text)
         try:

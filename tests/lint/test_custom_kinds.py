@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
+from lint.gpu_fields_outside_pods import gpu_fields_outside_pods
+from rules.profile.profile import Profile
 from tests.testkit.lint_command import LintCommand
 
 ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
@@ -376,6 +379,15 @@ def test_many_and_large_texts_are_read_to_a_limit(command: LintCommand) -> None:
     spec = {"values": given, "large": TEXT * 3_000}
     done = command("-", stdin=json.dumps(manifest("example.com/v1", "Chart", spec)))
     assert done.status == 0
+
+
+def test_blank_texts_take_no_time() -> None:
+    raw = manifest("example.com/v1", "Chart", {"values": [" " * 1_000_000] * 100})
+    started = time.process_time()
+    assert not [*gpu_fields_outside_pods(raw, Profile("p"), ())]
+    assert (
+        time.process_time() - started < 20
+    )  # it is minutes if the pattern looks for blanks at each place
 
 
 VALUES = """\
