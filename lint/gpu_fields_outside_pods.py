@@ -31,7 +31,7 @@ from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
 from rules.workloads.object_kinds import NODE_POOL_KINDS, QUOTA_PATHS
 from rules.workloads.pod_search import JsonNode
-from sources.sources import is_manifest_text
+from sources.sources import has_placeholder, is_manifest_text
 
 # Some kinds have a number of GPUs under this key, and make a resource of it.
 _GPU_COUNT_KEY = "gpu"
@@ -44,6 +44,8 @@ _RUNTIME_CLASS_FIELD = "runtimeClassName"
 _VISIBLE_DEVICES = "VISIBLE_DEVICES"
 # They may be in a text as well: a program, a patch, or the values of a chart.
 _VARIABLES_IN = re.compile(r"\b[A-Z][A-Z0-9_]{0,40}VISIBLE_DEVICES\b").findall
+# Found wherever it is in a text: letters may stand before it, such as those of `-e` and `\n`.
+_NVIDIAS_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 # KubeVirt's machines name the resource of each of their `gpus` in it.
 _DEVICE_NAME_FIELD = "deviceName"
 _GPUS_FIELD = "gpus"
@@ -67,7 +69,7 @@ _SELECTOR_FIELD = "nodeSelector"
 _MAX_TEXT_CHARACTERS = 1 << 18
 _MAX_TEXT_DOCUMENTS = 100
 # A text of several lines, or a map or a list in flow style.
-_MAY_BE_YAML = re.compile(r"\n|\s{0,100}[{\[]").search
+_MAY_BE_YAML = re.compile(r"[\n{\[]").search
 _TELLS_OF_GPUS = re.compile(r"_VISIBLE_|runtimeClassName|/dev/|cdi|nri\.io|privileged").search
 
 
@@ -170,7 +172,7 @@ def _gpu_fields(
             path = text_path or (*base, *node.path, key)
             if text_path is None and pods.has_text(base, node, key):
                 has_pods = True
-            elif is_manifest_text(group, key, held):
+            elif is_manifest_text(group, key, held) and texts.is_yaml(held[key]):
                 continue  # rules evaluate what is in it
             elif not is_pod or key == _PATCH_FIELD:
                 may_tell = _may_tell(name, value)
@@ -208,12 +210,26 @@ class _Texts:
     def __init__(self, *, is_read: bool) -> None:
         self._characters_left = _MAX_TEXT_CHARACTERS if is_read else 0
 
+    def is_yaml(self, text: str) -> bool:
+        """Return whether `text` is YAML, which a template may be; False if too much was read."""
+        if not has_placeholder(text):
+            return True
+        if len(text) > self._characters_left:
+            return False
+        self._characters_left -= len(text)
+        try:
+            for chunk in split(text):
+                read(chunk)
+        except YamlError:
+            return False
+        return True
+
     def values_in(self, key: str | int, holder: Any) -> Iterator[dict[str, Any] | list[Any]]:
         """Yield what the documents in the text at `key` hold, if it is YAML that tells of GPUs."""
         text = holder[key]
-        if not self._characters_left or not isinstance(text, str) or not _MAY_BE_YAML(text):
+        if not isinstance(text, str) or len(text) > self._characters_left:
             return
-        if len(text) > self._characters_left or not _TELLS_OF_GPUS(text):
+        if not _MAY_BE_YAML(text) or not _TELLS_OF_GPUS(text):
             return
         self._characters_left -= len(text)
         try:
@@ -314,10 +330,16 @@ def _kind_and_name(name: str, value: Any, holder: JsonNode, profile: Profile) ->
     for variable in (name, text if name == "name" else ""):
         if _VISIBLE_DEVICES in variable and profile.visible_variable(variable):
             return _VISIBLE_DEVICES, variable
-    for mentioned in _VARIABLES_IN(text[:_MAX_TEXT_CHARACTERS]):
+    for mentioned in _mentioned_variables(text):
         if profile.visible_variable(mentioned):
             return _VISIBLE_DEVICES, mentioned
     return _kind_and_name_of_device(name, text, profile)
+
+
+def _mentioned_variables(text: str) -> Iterator[str]:
+    yield from _VARIABLES_IN(text[:_MAX_TEXT_CHARACTERS])
+    if _NVIDIAS_VARIABLE in text:
+        yield _NVIDIAS_VARIABLE
 
 
 def _kind_and_name_of_device(key: str, text: str, profile: Profile) -> tuple[str, str]:

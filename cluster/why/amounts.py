@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
 from cluster.accounting.pod_requests import Requests
 from cluster.gpus.tables import text
 
 NANO = 10**9
 _TENTH = Decimal("0.1")
+_MANY_DIGITS = Context(prec=100)  # a pod may ask for 1e40 bytes, and sums are larger
 _UNITS = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"))
 
 
@@ -24,7 +25,7 @@ def amount_text(name: str, amount: int, rounding: str = ROUND_HALF_EVEN) -> str:
         value = Decimal(amount) / NANO
         for size, unit in _UNITS:
             if value >= size:
-                return f"{text((value / size).quantize(_TENTH, rounding))}{unit}"
+                return f"{text((value / size).quantize(_TENTH, rounding, _MANY_DIGITS))}{unit}"
         return text(value)
     return text(amount // NANO if rounding == ROUND_FLOOR else -(-amount // NANO))
 

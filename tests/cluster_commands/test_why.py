@@ -51,6 +51,13 @@ def only_group(found: Explanation) -> tuple[str, tuple[str, ...]]:
     return "; ".join(group.reasons), group.remedies
 
 
+def test_a_pod_may_ask_for_more_memory_than_there_is_in_the_world() -> None:
+    asking = pod()
+    asking["spec"]["containers"][0]["resources"]["limits"]["memory"] = "1e40"
+    reason, _ = only_group(explain(asking, [node()]))
+    assert "Ti memory" in reason
+
+
 def test_a_node_that_fits_is_named() -> None:
     found = explain(pod(8), [node("a"), node("b", taken={GPU: 1})])
     assert found.fitting == ("a",)

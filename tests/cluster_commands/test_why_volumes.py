@@ -457,6 +457,7 @@ def ebs_volume(name: str, source: str) -> dict[str, Any]:
         ("vol-1", 1, CAN),
         ("aws://1/vol-1", 1, CAN),
         ("aws://1/else", 1, NOT_KNOWN),
+        ("aws://[", 1, NOT_KNOWN),
     ],
 )
 def test_a_volume_of_an_older_kind_counts_for_its_driver(

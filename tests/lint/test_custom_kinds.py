@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
+from lint.gpu_fields_outside_pods import gpu_fields_outside_pods
+from rules.profile.profile import Profile
 from tests.testkit.lint_command import LintCommand
 
 ALL = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
@@ -239,6 +242,12 @@ spec:
       card: {type: hostPath, hostPath: /dev/nvidia0}
       render: {type: hostPath, hostPath: /dev/dri}
 """
+TASK = """\
+apiVersion: tekton.dev/v1
+kind: Task
+metadata: {name: films}
+spec:
+  script: """
 PRIVILEGED = """\
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease
@@ -345,6 +354,22 @@ def test_what_a_workflow_patches_is_a_note(command: LintCommand) -> None:
     assert done.report["findings"] == []
 
 
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [
+        ("      {{inputs.parameters.more}}\n", [7]),
+        ('          workingDir: "{{inputs.parameters.folder}}"\n', []),
+    ],
+)
+def test_a_template_in_a_workflow_is_a_note_if_it_is_not_evaluated(
+    command: LintCommand, line: str, lines: list[int]
+) -> None:
+    command.write("given.yaml", MANIFEST_OF_WORKFLOW + line)
+    done = command.json("given.yaml")
+    notes = [remark for remark in done.report["remarks"] if "HABANA" in remark["message"]]
+    assert [remark["line"] for remark in notes] == lines
+
+
 def test_many_and_large_texts_are_read_to_a_limit(command: LintCommand) -> None:
     """Not a measurement: without a limit this would take minutes."""
     given = {
@@ -354,6 +379,15 @@ def test_many_and_large_texts_are_read_to_a_limit(command: LintCommand) -> None:
     spec = {"values": given, "large": TEXT * 3_000}
     done = command("-", stdin=json.dumps(manifest("example.com/v1", "Chart", spec)))
     assert done.status == 0
+
+
+def test_blank_texts_take_no_time() -> None:
+    raw = manifest("example.com/v1", "Chart", {"values": [" " * 1_000_000] * 100})
+    started = time.process_time()
+    assert not [*gpu_fields_outside_pods(raw, Profile("p"), ())]
+    assert (
+        time.process_time() - started < 20
+    )  # it is minutes if the pattern looks for blanks at each place
 
 
 VALUES = """\
@@ -368,6 +402,9 @@ env:
     ("name", "text", "lines"),
     [
         ("release.yaml", HELM_RELEASE, [7, 8, 9]),
+        ("task.yaml", TASK + json.dumps('printf "x\\nNVIDIA_VISIBLE_DEVICES=all" > /etc/env'), [5]),
+        ("task.yaml", TASK + "docker run -eNVIDIA_VISIBLE_DEVICES=all image", [5]),
+        ("task.yaml", TASK + "x " * (1 << 17) + "NVIDIA_VISIBLE_DEVICES=all", [5]),
         ("films.yaml", DEVICES, [6, 9, 10]),
         (
             "rocm.yaml",

@@ -47,7 +47,10 @@ def _aws_handle(source: Mapping[str, Any], _: _Labels) -> str:
     name = as_text(source.get("volumeID"))
     if not name.startswith("aws://"):
         return name
-    name = urlsplit(name).path.strip("/")
+    try:
+        name = urlsplit(name).path.strip("/")
+    except ValueError:  # such as "aws://["
+        return ""
     return name if re.fullmatch(r"vol-[^/]*", name) else ""
 
 

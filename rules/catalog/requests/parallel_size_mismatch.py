@@ -19,7 +19,7 @@ another number of whole GPUs:
 - `--gpus` and `--num-gpus` of a Python program, of which only more than the GPUs are reported;
 - `rayStartParams.num-gpus` of KubeRay, also where the pod asks for no GPU at all, and
   `parallelism.tensor` of KServe's LLMInferenceService whose pods do not work together, and
-  `multiNode.parallelism` of a NIMService whose pods have fewer GPUs together.
+  `multiNode.parallelism.tensor` of a NIMService whose pods have fewer GPUs each.
 
 A shell's `$NAME` and `${NAME}` stand for the variables of the container that have a literal value,
 unless the script may set them.
@@ -173,17 +173,22 @@ def _kserve_size(pod: Pod, place: Path) -> StatedSize | None:
 
 
 def _nim_size(pod: Pod) -> StatedSize | None:
-    """Return the GPUs that a pod needs at least for all pods together to have as many as stated."""
+    """Return the GPUs that each of the pods that work together needs at least.
+
+    The operator makes a pod for each step of the pipeline, and starts `tensor` processes in it.
+    Source: NVIDIA/k8s-nim-operator, `api/apps/v1alpha1/nimservice_types.go`, GetLWSSize.
+    """
     settings = as_object(as_object(pod.holder.get("spec")).get("multiNode"))
     parallelism = as_object(settings.get("parallelism"))
-    tensor, pods = _positive_number(parallelism.get("tensor")), _parallel_factor(settings, "size")
+    tensor = _positive_number(parallelism.get("tensor"))
     containers = [each for each in pod.containers if each.role == "app"]
     if not tensor or not containers:
         return None
-    each = -(-tensor * _parallel_factor(parallelism, "pipeline") // pods)
-    text = f"multiNode.parallelism.tensor: {tensor}, size: {pods}"
+    text = f"multiNode.parallelism.tensor: {tensor}"
+    if pods := _positive_number(parallelism.get("pipeline")):
+        text += f", pipeline: {pods}"
     path = (*pod.path, "multiNode", "parallelism", "tensor")
-    return StatedSize("NIM", text, path, containers[0], each, _ANY_NUMBER)
+    return StatedSize("NIM", text, path, containers[0], tensor, _ANY_NUMBER)
 
 
 def _parallel_factor(parallelism: Mapping[str, Any], field: str) -> int:
