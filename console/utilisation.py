@@ -9,15 +9,15 @@ and `exported_namespace`.
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import math
+import socket
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -27,9 +27,11 @@ METRIC = "DCGM_FI_DEV_GPU_UTIL"
 PERIODS = ("1h", "1d")
 """The last hour and the last day, as Prometheus writes them."""
 _LABELS = "namespace, pod, exported_namespace, exported_pod"
+NOT_YET = "it is being asked; look again in a moment"
 _SECONDS = 5.0  # for one answer
 _MAX_BYTES = 16 << 20
-_KEPT_SECONDS = 60.0
+_KEPT_SECONDS = 60.0  # after which it is asked again
+_SHOWN_SECONDS = 300.0  # so old may be what pages show while it is asked again
 
 
 class Busy(NamedTuple):
@@ -91,20 +93,32 @@ class Prometheus:
     ) -> None:
         self._url, self._monotonic = url, monotonic
         self._lock = threading.Lock()
+        self._is_reading = False
         self._known: tuple[float, Utilisation] | None = None
-        https = urllib.request.HTTPSHandler(context=ssl.create_default_context())
-        # Proxies of the environment are for other hosts, and an answer from elsewhere is none.
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), https, _NoRedirects()
-        )
+        self._tls = ssl.create_default_context()
 
     def utilisation(self) -> Utilisation:
-        """Return what Prometheus knows now, or what it knew less than a minute ago."""
+        """Return what was read last, in the last minutes, without a wait.
+
+        If that is older than a minute, a thread reads it again.
+        """
         with self._lock:
-            now = self._monotonic()
-            if self._known is None or now - self._known[0] > _KEPT_SECONDS:
-                self._known = now, self._read()
+            age = math.inf if self._known is None else self._monotonic() - self._known[0]
+            if age > _KEPT_SECONDS and not self._is_reading:
+                threading.Thread(target=self._read_again, name="prometheus", daemon=True).start()
+                self._is_reading = True
+            if self._known is None or age > _SHOWN_SECONDS:
+                return Utilisation({}, f"{self._url.address}: {NOT_YET}")
             return self._known[1]
+
+    def _read_again(self) -> None:
+        try:
+            found = self._read()
+            with self._lock:
+                self._known = self._monotonic(), found
+        finally:
+            with self._lock:
+                self._is_reading = False
 
     def _read(self) -> Utilisation:
         try:
@@ -127,47 +141,64 @@ class Prometheus:
         return found
 
     def _get(self, query: str) -> Mapping[str, Any]:
-        request = urllib.request.Request(  # noqa: S310  # http or https: see parse_url
-            f"{self._url.address}/api/v1/query?{urlencode({'query': query})}",
-            headers={"Accept": "application/json"},
-        )
+        parts = urlsplit(self._url.address)
+        headers = {"Accept": "application/json"}
         if self._url.authorization:
-            request.add_unredirected_header("Authorization", self._url.authorization)
-        with self._opener.open(request, timeout=_SECONDS) as answer:
-            content = _read_all(answer, self._monotonic)
+            headers["Authorization"] = self._url.authorization
+        with self._connected(parts.scheme, parts.hostname or "", parts.port) as connection:
+            path = f"{parts.path}/api/v1/query?{urlencode({'query': query})}"
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            if answer.status != http.HTTPStatus.OK:
+                raise ValueError(f"it answers with status {answer.status}")
+            content = answer.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise ValueError(f"the answer has more than {_MAX_BYTES >> 20} MiB")
         document = as_object(json.loads(content))
         if document.get("status") != "success":
             raise ValueError("it does not answer as Prometheus does")
         return document
 
+    @contextlib.contextmanager
+    def _connected(
+        self, scheme: str, host: str, port: int | None
+    ) -> Iterator[http.client.HTTPConnection]:
+        """Connect, and end the connection when its time is over. Raises ValueError then.
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_arguments: Any, **_named: Any) -> None:
-        """Follow none: urllib then raises the answer as an error."""
+        The timeout of a socket is for one piece of an answer, of which there may be many. TLS takes
+        the socket over, so its end is by a second descriptor.
+        """
+        port = port or (443 if scheme == "https" else 80)
+        connection = http.client.HTTPConnection(host, port)
+        is_late = threading.Event()
+        raw = socket.create_connection((host, port), timeout=_SECONDS)
+        with raw, raw.dup() as same, contextlib.closing(connection):
 
+            def end() -> None:
+                is_late.set()
+                with contextlib.suppress(OSError):  # the other side may have ended it
+                    same.shutdown(socket.SHUT_RDWR)
 
-def _read_all(answer: Any, monotonic: Callable[[], float]) -> bytes:
-    """The body of an answer. Raises ValueError if it is too long, or takes too long."""
-    end = monotonic() + _SECONDS
-    parts: list[bytes] = []
-    size = 0
-    while part := answer.read1(1 << 16):
-        size += len(part)
-        if size > _MAX_BYTES:
-            raise ValueError(f"the answer has more than {_MAX_BYTES >> 20} MiB")
-        if monotonic() > end:
-            raise ValueError(f"no whole answer within {_SECONDS:g} seconds")
-        parts.append(part)
-    return b"".join(parts)
+            timer = threading.Timer(_SECONDS, end)
+            timer.start()
+            try:
+                is_https = scheme == "https"
+                connection.sock = (
+                    self._tls.wrap_socket(raw, server_hostname=host) if is_https else raw
+                )
+                yield connection
+            except (OSError, http.client.HTTPException):
+                if not is_late.is_set():
+                    raise
+            finally:
+                timer.cancel()
+                timer.join()
+            if is_late.is_set():
+                raise ValueError(f"no whole answer within {_SECONDS:g} seconds")
 
 
 def _words(error: Exception) -> str:
     """Say what happened, without anything that the other side has written."""
-    if isinstance(error, urllib.error.HTTPError):
-        return f"it answers with status {error.code}"
-    if isinstance(error, urllib.error.URLError):
-        reason = error.reason
-        return "no answer in time" if isinstance(reason, TimeoutError) else f"{reason}"
     if isinstance(
         error,
         json.JSONDecodeError | UnicodeDecodeError | RecursionError | http.client.HTTPException,

@@ -6,6 +6,7 @@ import http.server
 import json
 import logging
 import re
+import socketserver
 import subprocess
 import threading
 import time
@@ -20,7 +21,16 @@ import pytest
 
 from console import utilisation
 from console.cli import main
-from console.utilisation import METRIC, Busy, Prometheus, PrometheusUrl, UrlError, parse_url
+from console.utilisation import (
+    METRIC,
+    NOT_YET,
+    Busy,
+    Prometheus,
+    PrometheusUrl,
+    UrlError,
+    Utilisation,
+    parse_url,
+)
 from console.view import View
 from tests.console.test_pages import JSON, Member, Outline, text_of
 from tests.testkit.console.server import demo_state
@@ -96,7 +106,7 @@ def _wait_for(address: str, log: Path) -> None:
 
 async def test_how_busy_cards_were_is_beside_them(prometheus: str) -> None:
     state = demo_state()
-    state.prometheus = Prometheus(parse_url(prometheus))
+    state.prometheus = asked(prometheus)
     node = Outline(await text_of(state, "/nodes/l40s-1")).text
     assert re.search(r"serve-7d9f-0\s*deployment/serve.*?(29|30|31) %\s*1[01] %", node, re.DOTALL)
     assert re.search(r"serve-7d9f-3\s*deployment/serve.*?90 %\s*90 %", node, re.DOTALL)
@@ -116,7 +126,7 @@ async def test_how_busy_cards_were_is_beside_them(prometheus: str) -> None:
 
 def test_a_viewer_does_not_see_how_busy_the_cards_of_others_were(prometheus: str) -> None:
     state = demo_state()
-    state.prometheus = Prometheus(parse_url(prometheus))
+    state.prometheus = asked(prometheus)
     known = View(state, Member("vision")).utilisation()
     assert known is not None
     assert {namespace for namespace, _ in known.by_pod} == {"vision"}
@@ -129,6 +139,23 @@ async def test_without_a_prometheus_the_page_says_how_to_add_one() -> None:
         assert "--prometheus URL" in page
         assert " %" not in page
     assert "utilisation" not in json.loads(await text_of(state, "/", headers=JSON))
+
+
+def known_of(prometheus: Prometheus) -> Utilisation:
+    """Return what it knows when it has asked."""
+    for _ in range(500):
+        found = prometheus.utilisation()
+        if NOT_YET not in found.why:
+            return found
+        time.sleep(0.02)
+    pytest.fail("it is still being asked")
+
+
+def asked(url: str) -> Prometheus:
+    """A Prometheus that has been asked."""
+    prometheus = Prometheus(parse_url(url))
+    known_of(prometheus)
+    return prometheus
 
 
 Handler = Callable[[http.server.BaseHTTPRequestHandler], None]
@@ -197,7 +224,7 @@ async def test_what_is_no_answer_is_said_and_the_page_is_there(
     caplog.set_level(logging.DEBUG)
     with answering(handle) as place:
         state = demo_state()
-        state.prometheus = Prometheus(parse_url(f"http://user:{WORD}@{place}/prefix/"))
+        state.prometheus = asked(f"http://user:{WORD}@{place}/prefix/")
         page = await text_of(state, "/")
         node = await text_of(state, "/nodes/l40s-1")
     assert f"http://{place}/prefix" in page
@@ -207,26 +234,80 @@ async def test_what_is_no_answer_is_said_and_the_page_is_there(
     assert "l40s-1" in page
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(utilisation, "_SECONDS", 0.3)
+@contextmanager
+def dripping(beginning: bytes) -> Iterator[str]:
+    """A server that sends `beginning`, and then a byte each moment; yields its host and port."""
+    ended = threading.Event()
 
-    def slowly(request: http.server.BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.end_headers()
-        for _ in range(30):
+    class Drips(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
             try:
-                request.wfile.write(b" ")
-            except ConnectionError:
+                self.request.sendall(beginning)
+                while not ended.wait(0.05):
+                    self.request.sendall(b"x")
+            except OSError:
                 return
-            time.sleep(0.1)
 
-    started = time.monotonic()
-    with answering(slowly) as place:
-        asked = Prometheus(parse_url(f"http://{place}"))
-        assert "no whole answer within 0.3 seconds" in asked.utilisation().why
-        assert time.monotonic() - started < 2
-    asked = Prometheus(parse_url(f"http://{place}"))  # it is gone
-    assert "refused" in asked.utilisation().why
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Drips) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            ended.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "beginning"),
+    [
+        ("http", b""),
+        ("http", b"HTTP/1.1 200 OK\r\nX: "),
+        ("http", b"HTTP/1.1 200 OK\r\n\r\n"),
+        ("http", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"),
+        ("https", b"\x16\x03\x03\x40\x00"),  # a record of 16 KiB, of the handshake
+    ],
+    ids=["status", "header", "body", "length", "handshake"],
+)
+async def test_pages_do_not_wait_for_a_prometheus_whose_answer_does_not_end(
+    scheme: str, beginning: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(utilisation, "_SECONDS", 0.5)
+    state = demo_state()
+    with dripping(beginning) as place:
+        state.prometheus = Prometheus(parse_url(f"{scheme}://{place}"))
+        assert state.prometheus.utilisation().why == f"{scheme}://{place}: {NOT_YET}"
+        assert NOT_YET in await text_of(state, "/")
+        assert "no whole answer within 0.5 seconds" in known_of(state.prometheus).why
+
+
+def test_what_was_known_is_shown_for_minutes_while_prometheus_is_asked_again() -> None:
+    now = [0.0]
+    go_on = threading.Event()
+
+    def handle(request: http.server.BaseHTTPRequestHandler) -> None:
+        assert go_on.wait(10)
+        writing(result(series({"namespace": "ml", "pod": "train"}, "12.5")))(request)
+
+    with answering(handle) as place:
+        prometheus = Prometheus(parse_url(f"http://{place}"), monotonic=lambda: now[0])
+        go_on.set()
+        known = known_of(prometheus)
+        assert known.by_pod
+        go_on.clear()
+        now[0] = 299.0
+        assert prometheus.utilisation() == known
+        now[0] = 301.0
+        assert NOT_YET in prometheus.utilisation().why
+        go_on.set()
+        assert known_of(prometheus) == known
+
+
+def test_a_server_that_is_gone_refuses() -> None:
+    with answering(writing(b"")) as place:
+        pass
+    assert "refused" in known_of(Prometheus(parse_url(f"http://{place}"))).why
 
 
 def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
@@ -236,17 +317,17 @@ def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
         series({"namespace": "ml", "pod": str(number)}, value)
         for number, value in enumerate(values)
     ]
-    asked: list[str | None] = []
+    sent: list[str | None] = []
 
     def handle(request: http.server.BaseHTTPRequestHandler) -> None:
-        asked.append(request.headers["Authorization"])
+        sent.append(request.headers["Authorization"])
         writing(result(series(pod, "12.5"), *odd, series({}, "1"), 7, {"metric": 3}))(request)
 
     with answering(handle) as place:
         prometheus = Prometheus(parse_url(f"http://al%40ice:p%3Aw@{place}"))
-        assert prometheus.utilisation().by_pod == {("ml", "train"): Busy(12.5, 12.5)}
+        assert known_of(prometheus).by_pod == {("ml", "train"): Busy(12.5, 12.5)}
         prometheus.utilisation()
-    assert asked == ["Basic YWxAaWNlOnA6dw=="] * 2  # the hour and the day, and then from memory
+    assert sent == ["Basic YWxAaWNlOnA6dw=="] * 2  # the hour and the day, and then from memory
 
 
 @pytest.mark.parametrize(
