@@ -18,20 +18,21 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 from rules.base.json_values import as_object, as_objects, as_text
 
 METRIC = "DCGM_FI_DEV_GPU_UTIL"
-PERIODS = ("1h", "1d")
-"""The last hour and the last day, as Prometheus writes them."""
 _LABELS = "namespace, pod, exported_namespace, exported_pod"
 NOT_YET = "it is being asked; look again in a moment"
 _SECONDS = 5.0  # for one answer
-_MAX_BYTES = 16 << 20
+_MAX_BYTES = 32 << 20
+_HOUR = 3_600
 _KEPT_SECONDS = 60.0  # after which it is asked again
 _SHOWN_SECONDS = 300.0  # so old may be what pages show while it is asked again
+_Hours: TypeAlias = dict[float, list[float]]
+"""The sum and the number of a pod's samples, by when their hour began."""
 
 
 class Busy(NamedTuple):
@@ -121,32 +122,53 @@ class Prometheus:
                 self._is_reading = False
 
     def _read(self) -> Utilisation:
+        end = int(time.time())
         try:
-            hour, day = (self._averages(period) for period in PERIODS)
+            sums = self._sums(end)
         except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             return Utilisation({}, f"{self._url.address}: {_words(error)}")
-        if not day:
+        if not sums:
             return Utilisation({}, f"{self._url.address} has no {METRIC} with a pod")
-        pods = {**day, **hour}
-        return Utilisation({pod: Busy(hour.get(pod), day.get(pod)) for pod in pods})
+        return Utilisation(
+            {
+                pod: Busy(_average(hours, end - _HOUR), _average(hours, end - 24 * _HOUR))
+                for pod, hours in sums.items()
+            }
+        )
 
-    def _averages(self, period: str) -> dict[tuple[str, str], float]:
-        query = f"avg by ({_LABELS}) (avg_over_time({METRIC}[{period}]))"
-        found: dict[tuple[str, str], float] = {}
-        for _, series in as_objects(as_object(self._get(query).get("data")).get("result")):
-            pod = _pod_of(as_object(series.get("metric")))
-            value = _value_of(series.get("value"))
-            if all(pod) and value is not None:
-                found[pod] = value
+    def _sums(self, end: int) -> dict[tuple[str, str], _Hours]:
+        """The samples of each pod in the 24 hours before `end`.
+
+        A pod with several cards, or whose exporter was restarted, has several series, which are not
+        equally long: so their samples are added here, and no averages of Prometheus are used.
+        """
+        of_hour = ("sum", "count")
+        query = " or ".join(
+            f"label_replace(sum by ({_LABELS}) ({of}_over_time({METRIC}[1h])), "
+            f'"of", "{of}", "", "")'
+            for of in of_hour
+        )
+        asked = {"query": query, "start": end - 23 * _HOUR, "end": end, "step": _HOUR}
+        found: dict[tuple[str, str], _Hours] = {}
+        for _, series in as_objects(as_object(self._get(asked).get("data")).get("result")):
+            labels = as_object(series.get("metric"))
+            pod, of = _pod_of(labels), as_text(labels.get("of"))
+            values = series.get("values")
+            if not (all(pod) and of in of_hour and isinstance(values, list)):
+                continue
+            hours = found.setdefault(pod, {})
+            for ended, value in filter(None, map(_sample_of, values)):
+                both = hours.setdefault(ended - _HOUR, [0.0, 0.0])
+                both[of_hour.index(of)] += value
         return found
 
-    def _get(self, query: str) -> Mapping[str, Any]:
+    def _get(self, asked: Mapping[str, Any]) -> Mapping[str, Any]:
         parts = urlsplit(self._url.address)
         headers = {"Accept": "application/json"}
         if self._url.authorization:
             headers["Authorization"] = self._url.authorization
         with self._connected(parts.scheme, parts.hostname or "", parts.port) as connection:
-            path = f"{parts.path}/api/v1/query?{urlencode({'query': query})}"
+            path = f"{parts.path}/api/v1/query_range?{urlencode(asked)}"
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
             if answer.status != http.HTTPStatus.OK:
@@ -216,12 +238,22 @@ def _pod_of(labels: Mapping[str, Any]) -> tuple[str, str]:
     )
 
 
-def _value_of(sample: Any) -> float | None:
-    """The number of a sample, which is a time and a text; None if it is no percentage."""
-    if not (isinstance(sample, list) and len(sample) == 2):  # noqa: PLR2004  # a time and a text
+def _sample_of(sample: Any) -> tuple[float, float] | None:
+    """The time and the number of a sample, NaN if it has none; None if it has no time."""
+    try:
+        at, text = sample
+        ended = float(at)
+    except (TypeError, ValueError, OverflowError):
         return None
     try:
-        value = float(sample[1])
-    except (TypeError, ValueError):
-        return None
-    return value if math.isfinite(value) and 0 <= value <= 100 else None  # noqa: PLR2004  # percent
+        return ended, float(as_text(text))
+    except ValueError:
+        return ended, math.nan
+
+
+def _average(hours: _Hours, start: float) -> float | None:
+    """The average of the samples since `start`; None if there are none, or it is no percentage."""
+    wanted = [both for began, both in hours.items() if began >= start]
+    count = sum(count for _, count in wanted)
+    average = sum(total for total, _ in wanted) / count if count else math.nan
+    return average if 0 <= average <= 100 else None  # noqa: PLR2004  # percent

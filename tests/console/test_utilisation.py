@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -196,12 +197,15 @@ def writing(body: bytes, status: int = 200, **headers: str) -> Handler:
     return handle
 
 
-def series(labels: dict[str, str], value: Any) -> dict[str, Any]:
-    return {"metric": labels, "value": [0, value]}
+def series(labels: dict[str, str], value: Any, count: Any = "1", ago: int = 0) -> list[Any]:
+    """The sum and the number of the samples of an hour that has ended `ago` hours ago."""
+    at = time.time() + 1 - ago * 3600
+    of = {"sum": value, "count": count}
+    return [{"metric": {**labels, "of": key}, "values": [[at, of[key]]]} for key in of]
 
 
 def result(*found: Any) -> bytes:
-    return json.dumps({"status": "success", "data": {"result": list(found)}}).encode()
+    return json.dumps({"status": "success", "data": {"result": [*chain(*found)]}}).encode()
 
 
 @pytest.mark.parametrize(
@@ -321,13 +325,25 @@ def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
 
     def handle(request: http.server.BaseHTTPRequestHandler) -> None:
         sent.append(request.headers["Authorization"])
-        writing(result(series(pod, "12.5"), *odd, series({}, "1"), 7, {"metric": 3}))(request)
+        writing(result(series(pod, "12.5"), *odd, series({}, "1"), [7, {"metric": 3}]))(request)
 
     with answering(handle) as place:
         prometheus = Prometheus(parse_url(f"http://al%40ice:p%3Aw@{place}"))
-        assert known_of(prometheus).by_pod == {("ml", "train"): Busy(12.5, 12.5)}
+        known = {**known_of(prometheus).by_pod}
+        assert known.pop(("ml", "train")) == Busy(12.5, 12.5)
+        assert {*known.values()} == {Busy(None, None)}
         prometheus.utilisation()
-    assert sent == ["Basic YWxAaWNlOnA6dw=="] * 2  # the hour and the day, and then from memory
+    assert sent == ["Basic YWxAaWNlOnA6dw=="]  # and then from memory
+
+
+def test_all_samples_of_a_pod_count_alike_in_whichever_series_they_are() -> None:
+    own = {"namespace": "ml", "pod": "train"}
+    exported = {"exported_namespace": "ml", "exported_pod": "train", "namespace": "gpu", "pod": "x"}
+    found = [series(own, "5225", "55"), series(exported, "0", "5"), series(own, "600", "60", 20)]
+    with answering(writing(result(*found))) as place:
+        known = known_of(Prometheus(parse_url(f"http://{place}"))).by_pod[("ml", "train")]
+    assert known.hour == pytest.approx(5225 / 60)
+    assert known.day == pytest.approx(5825 / 120)
 
 
 @pytest.mark.parametrize(
