@@ -133,18 +133,17 @@ class View:
         """The names of all nodes, with or without GPUs: all viewers see them."""
         return self._state.node_names()
 
-    def utilisation(self) -> Utilisation | None:
-        """Return how busy the cards of the viewer's pods were; None if no Prometheus is named."""
+    def utilisation(self, usage: Usage) -> Utilisation | None:
+        """Return how busy the cards of the pods in `usage` were; None if no Prometheus is named.
+
+        The viewer sees these pods: no others that Prometheus names are asked about.
+        """
         prometheus = self._state.prometheus
         if prometheus is None:
             return None
         known = prometheus.utilisation()
-        if self.sees_all:
-            return known
-        seen = self._viewer.visible(sorted({namespace for namespace, _ in known.by_pod}))
-        return Utilisation(
-            {pod: busy for pod, busy in known.by_pod.items() if pod[0] in seen}, known.why
-        )
+        pods = {(consumer.namespace, consumer.name) for consumer in usage.consumers}
+        return known._replace(by_pod={pod: known.by_pod[pod] for pod in pods & {*known.by_pod}})
 
     def doctor(self) -> Examined | None:
         """Return what `gpuward doctor` finds; None for who does not see all namespaces.
