@@ -77,6 +77,8 @@ def parse_url(text: str) -> PrometheusUrl:
         raise UrlError("expected a URL that begins with http:// or https://")
     if parts.query or parts.fragment:
         raise UrlError("leave what follows ? and # out of the URL")
+    if "@" in parts.path:  # what comes before it may be a part of a password
+        raise UrlError("write / and @ in a user or a password as %2F and %40")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = host if port is None else f"{host}:{port}"
     address = urlunsplit((parts.scheme, place, quote(parts.path.rstrip("/"), safe="/%"), "", ""))

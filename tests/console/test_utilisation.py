@@ -358,6 +358,7 @@ def test_all_samples_of_a_pod_count_alike_in_whichever_series_they_are() -> None
         f"http://u:{WORD}@host:port/",
         f"https://u:{WORD}@[::1/",
         f"http://u:{WORD}@host/?x=1",
+        f"http://u:12/{WORD}@host:9090",
     ],
 )
 def test_an_address_that_is_none_is_refused_without_its_password(
