@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import http.client
 import json
 import math
@@ -38,11 +39,20 @@ _Hours: TypeAlias = dict[float, list[float]]
 class Busy(NamedTuple):
     """The percentages of the last hour and the last day, as averages of a pod's cards.
 
-    None where Prometheus has no sample.
+    Of a pod that has them for less than a day, `day` is about its own whole hours. None where
+    Prometheus has no sample.
     """
 
     hour: float | None
     day: float | None
+
+
+class _Recorded(NamedTuple):
+    """The samples of each pod in the 24 hours before `end`, or `why` they are not known."""
+
+    sums: Mapping[tuple[str, str], _Hours] = {}
+    end: int = 0
+    why: str = ""
 
 
 class Utilisation(NamedTuple):
@@ -97,21 +107,33 @@ class Prometheus:
         self._url, self._monotonic = url, monotonic
         self._lock = threading.Lock()
         self._is_reading = False
-        self._known: tuple[float, Utilisation] | None = None
+        self._known: tuple[float, _Recorded] | None = None
         self._tls = ssl.create_default_context()
 
-    def utilisation(self) -> Utilisation:
-        """Return what was read last, in the last minutes, without a wait.
+    def utilisation(self, since: Mapping[tuple[str, str], str]) -> Utilisation:
+        """How busy the cards of pods were, by what was read in the last minutes, without a wait.
 
-        If that is older than a minute, a thread reads it again.
+        `since` is when each of the pods got its cards; empty if that is not known. Hours that began
+        before it are left out: another pod of this name may have had cards then.
         """
+        recorded = self._recorded()
+        by_pod = {}
+        for pod in since.keys() & recorded.sums.keys():
+            hours, start = recorded.sums[pod], _seconds(since[pod])
+            by_pod[pod] = Busy(
+                _average(hours, max(start, recorded.end - _HOUR)), _average(hours, start)
+            )
+        return Utilisation(by_pod, recorded.why)
+
+    def _recorded(self) -> _Recorded:
+        """Return what was read last. If that is older than a minute, a thread reads it again."""
         with self._lock:
             age = math.inf if self._known is None else self._monotonic() - self._known[0]
             if age > _KEPT_SECONDS and not self._is_reading:
                 threading.Thread(target=self._read_again, name="prometheus", daemon=True).start()
                 self._is_reading = True
             if self._known is None or age > _SHOWN_SECONDS:
-                return Utilisation({}, f"{self._url.address}: {NOT_YET}")
+                return _Recorded(why=f"{self._url.address}: {NOT_YET}")
             return self._known[1]
 
     def _read_again(self) -> None:
@@ -123,20 +145,15 @@ class Prometheus:
             with self._lock:
                 self._is_reading = False
 
-    def _read(self) -> Utilisation:
+    def _read(self) -> _Recorded:
         end = int(time.time())
         try:
             sums = self._sums(end)
         except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
-            return Utilisation({}, f"{self._url.address}: {_words(error)}")
+            return _Recorded(why=f"{self._url.address}: {_words(error)}")
         if not sums:
-            return Utilisation({}, f"{self._url.address} has no {METRIC} with a pod")
-        return Utilisation(
-            {
-                pod: Busy(_average(hours, end - _HOUR), _average(hours, end - 24 * _HOUR))
-                for pod, hours in sums.items()
-            }
-        )
+            return _Recorded(why=f"{self._url.address} has no {METRIC} with a pod")
+        return _Recorded(sums, end)
 
     def _sums(self, end: int) -> dict[tuple[str, str], _Hours]:
         """The samples of each pod in the 24 hours before `end`.
@@ -187,7 +204,7 @@ class Prometheus:
     def _connected(
         self, scheme: str, host: str, port: int | None
     ) -> Iterator[http.client.HTTPConnection]:
-        """Connect, and end the connection when its time is over. Raises ValueError then.
+        """Connect, and end the connection when its time is over. Raises TimeoutError then.
 
         The timeout of a socket is for one piece of an answer, of which there may be many. TLS takes
         the socket over, so its end is by a second descriptor.
@@ -218,7 +235,7 @@ class Prometheus:
                 timer.cancel()
                 timer.join()
             if is_late.is_set():
-                raise ValueError(f"no whole answer within {_SECONDS:g} seconds")
+                raise TimeoutError
 
 
 def _words(error: Exception) -> str:
@@ -251,6 +268,14 @@ def _sample_of(sample: Any) -> tuple[float, float] | None:
         return ended, float(as_text(text))
     except ValueError:
         return ended, math.nan
+
+
+def _seconds(text: str) -> float:
+    """The time in `text`, in seconds since 1970; 0 if it is none."""
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0
 
 
 def _average(hours: _Hours, start: float) -> float | None:

@@ -141,9 +141,9 @@ class View:
         prometheus = self._state.prometheus
         if prometheus is None:
             return None
-        known = prometheus.utilisation()
-        pods = {(consumer.namespace, consumer.name) for consumer in usage.consumers}
-        return known._replace(by_pod={pod: known.by_pod[pod] for pod in pods & {*known.by_pod}})
+        return prometheus.utilisation(
+            {(each.namespace, each.name): each.held_since for each in usage.consumers}
+        )
 
     def doctor(self) -> Examined | None:
         """Return what `gpuward doctor` finds; None for who does not see all namespaces.

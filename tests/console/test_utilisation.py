@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import http.server
 import json
 import logging
@@ -146,10 +147,10 @@ async def test_without_a_prometheus_the_page_says_how_to_add_one() -> None:
     assert "utilisation" not in json.loads(await text_of(state, "/", headers=JSON))
 
 
-def known_of(prometheus: Prometheus) -> Utilisation:
-    """Return what it knows when it has asked."""
+def known_of(prometheus: Prometheus, since: str = "") -> Utilisation:
+    """Return what it knows of some pods when it has asked."""
     for _ in range(500):
-        found = prometheus.utilisation()
+        found = prometheus.utilisation({("ml", name): since for name in ("train", *"0123456")})
         if NOT_YET not in found.why:
             return found
         time.sleep(0.02)
@@ -285,9 +286,9 @@ async def test_pages_do_not_wait_for_a_prometheus_whose_answer_does_not_end(
     state = demo_state()
     with dripping(beginning) as place:
         state.prometheus = Prometheus(parse_url(f"{scheme}://{place}"))
-        assert state.prometheus.utilisation().why == f"{scheme}://{place}: {NOT_YET}"
+        assert state.prometheus.utilisation({}).why == f"{scheme}://{place}: {NOT_YET}"
         assert NOT_YET in await text_of(state, "/")
-        assert "no whole answer within 0.5 seconds" in known_of(state.prometheus).why
+        assert "no answer in time" in known_of(state.prometheus).why
 
 
 def test_what_was_known_is_shown_for_minutes_while_prometheus_is_asked_again() -> None:
@@ -305,9 +306,9 @@ def test_what_was_known_is_shown_for_minutes_while_prometheus_is_asked_again() -
         assert known.by_pod
         go_on.clear()
         now[0] = 299.0
-        assert prometheus.utilisation() == known
+        assert known_of(prometheus) == known
         now[0] = 301.0
-        assert NOT_YET in prometheus.utilisation().why
+        assert NOT_YET in prometheus.utilisation({}).why
         go_on.set()
         assert known_of(prometheus) == known
 
@@ -336,8 +337,28 @@ def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
         known = {**known_of(prometheus).by_pod}
         assert known.pop(("ml", "train")) == Busy(12.5, 12.5)
         assert {*known.values()} == {Busy(None, None)}
-        prometheus.utilisation()
+        prometheus.utilisation({})
     assert sent == ["Basic YWxAaWNlOnA6dw=="]  # and then from memory
+
+
+@pytest.mark.parametrize(
+    ("minutes", "busy"),
+    [
+        (30, Busy(None, None)),
+        (70, Busy(80, 80)),
+        (150, Busy(80, 60)),
+        (3000, Busy(80, 40)),
+    ],
+)
+def test_hours_before_a_pod_had_its_cards_do_not_count(minutes: int, busy: Busy) -> None:
+    hours = [(80, 0), (40, 1), (0, 2)]
+    train = {"namespace": "ml", "pod": "train"}
+    found = [series(train, str(value), "1", ago) for value, ago in hours]
+    now = datetime.datetime.now(tz=datetime.UTC)
+    since = (now - datetime.timedelta(minutes=minutes)).isoformat()
+    with answering(writing(result(*found))) as place:
+        known = known_of(Prometheus(parse_url(f"http://{place}")), since)
+    assert known.by_pod == {("ml", "train"): busy}
 
 
 def test_all_samples_of_a_pod_count_alike_in_whichever_series_they_are() -> None:
