@@ -36,7 +36,7 @@ _Hours: TypeAlias = dict[float, list[float]]
 """The sum and the number of a pod's samples, by when their hour began."""
 
 
-class Busy(NamedTuple):
+class PodUtilisation(NamedTuple):
     """The percentages of the last hour and the last day, as averages of a pod's cards.
 
     Of a pod that has them for less than a day, `day` is about its own whole hours. None where
@@ -58,7 +58,7 @@ class _Recorded(NamedTuple):
 class Utilisation(NamedTuple):
     """The utilisation of the cards of pods, by namespace and name, or `why` it is not known."""
 
-    by_pod: Mapping[tuple[str, str], Busy]
+    by_pod: Mapping[tuple[str, str], PodUtilisation]
     why: str = ""
 
 
@@ -120,7 +120,7 @@ class Prometheus:
         by_pod = {}
         for pod in since.keys() & recorded.sums.keys():
             hours, start = recorded.sums[pod], _seconds(since[pod])
-            by_pod[pod] = Busy(
+            by_pod[pod] = PodUtilisation(
                 _average(hours, max(start, recorded.end - _HOUR)), _average(hours, start)
             )
         return Utilisation(by_pod, recorded.why)

@@ -26,7 +26,7 @@ from console.cli import main
 from console.utilisation import (
     METRIC,
     NOT_YET,
-    Busy,
+    PodUtilisation,
     Prometheus,
     PrometheusUrl,
     UrlError,
@@ -335,8 +335,8 @@ def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
     with answering(handle) as place:
         prometheus = Prometheus(parse_url(f"http://al%40ice:p%3Aw@{place}"))
         known = {**known_of(prometheus).by_pod}
-        assert known.pop(("ml", "train")) == Busy(12.5, 12.5)
-        assert {*known.values()} == {Busy(None, None)}
+        assert known.pop(("ml", "train")) == PodUtilisation(12.5, 12.5)
+        assert {*known.values()} == {PodUtilisation(None, None)}
         prometheus.utilisation({})
     assert sent == ["Basic YWxAaWNlOnA6dw=="]  # and then from memory
 
@@ -344,13 +344,13 @@ def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
 @pytest.mark.parametrize(
     ("minutes", "busy"),
     [
-        (30, Busy(None, None)),
-        (70, Busy(80, 80)),
-        (150, Busy(80, 60)),
-        (3000, Busy(80, 40)),
+        (30, PodUtilisation(None, None)),
+        (70, PodUtilisation(80, 80)),
+        (150, PodUtilisation(80, 60)),
+        (3000, PodUtilisation(80, 40)),
     ],
 )
-def test_hours_before_a_pod_had_its_cards_do_not_count(minutes: int, busy: Busy) -> None:
+def test_hours_before_a_pod_had_its_cards_do_not_count(minutes: int, busy: PodUtilisation) -> None:
     hours = [(80, 0), (40, 1), (0, 2)]
     train = {"namespace": "ml", "pod": "train"}
     found = [series(train, str(value), "1", ago) for value, ago in hours]
