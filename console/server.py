@@ -338,7 +338,7 @@ class Console:
         except SourceError as error:
             teams, missing = None, (*missing, str(error))
         page = gpus_page(usage, wanted, teams)
-        busy = view.utilisation()
+        busy = view.utilisation(usage)
         values = {
             "heading": "GPUs",
             "current": "/",
@@ -403,7 +403,7 @@ class Console:
             "page": page,
             "rows": shown,
             "may_ask": view.sees_all,
-            "busy": view.utilisation(),
+            "busy": view.utilisation(usage),
         }
 
         def document() -> Any:

@@ -133,17 +133,16 @@ class View:
         """The names of all nodes, with or without GPUs: all viewers see them."""
         return self._state.node_names()
 
-    def utilisation(self) -> Utilisation | None:
-        """Return how busy the cards of the viewer's pods were; None if no Prometheus is named."""
+    def utilisation(self, usage: Usage) -> Utilisation | None:
+        """Return how busy the cards of the pods in `usage` were; None if no Prometheus is named.
+
+        The viewer sees these pods: no others that Prometheus names are asked about.
+        """
         prometheus = self._state.prometheus
         if prometheus is None:
             return None
-        known = prometheus.utilisation()
-        if self.sees_all:
-            return known
-        seen = self._viewer.visible(sorted({namespace for namespace, _ in known.by_pod}))
-        return Utilisation(
-            {pod: busy for pod, busy in known.by_pod.items() if pod[0] in seen}, known.why
+        return prometheus.utilisation(
+            {(each.namespace, each.name): each.held_since for each in usage.consumers}
         )
 
     def doctor(self) -> Examined | None:

@@ -33,7 +33,7 @@ from console.pictures import (
     cards,
     shared_cards,
 )
-from console.utilisation import Busy, Utilisation
+from console.utilisation import PodUtilisation, Utilisation
 
 STATES = ("free", "stranded", "unavailable", "overcommitted", "starting")
 NO_MODEL = "model not known"
@@ -178,7 +178,7 @@ class Idle(NamedTuple):
     node: str
     amount: str
     since: str
-    busy: Busy
+    busy: PodUtilisation
 
 
 class GpusPage(NamedTuple):

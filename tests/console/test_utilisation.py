@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import http.server
 import json
 import logging
 import re
+import socketserver
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -20,7 +23,16 @@ import pytest
 
 from console import utilisation
 from console.cli import main
-from console.utilisation import METRIC, Busy, Prometheus, PrometheusUrl, UrlError, parse_url
+from console.utilisation import (
+    METRIC,
+    NOT_YET,
+    PodUtilisation,
+    Prometheus,
+    PrometheusUrl,
+    UrlError,
+    Utilisation,
+    parse_url,
+)
 from console.view import View
 from tests.console.test_pages import JSON, Member, Outline, text_of
 from tests.testkit.console.server import demo_state
@@ -96,7 +108,7 @@ def _wait_for(address: str, log: Path) -> None:
 
 async def test_how_busy_cards_were_is_beside_them(prometheus: str) -> None:
     state = demo_state()
-    state.prometheus = Prometheus(parse_url(prometheus))
+    state.prometheus = asked(prometheus)
     node = Outline(await text_of(state, "/nodes/l40s-1")).text
     assert re.search(r"serve-7d9f-0\s*deployment/serve.*?(29|30|31) %\s*1[01] %", node, re.DOTALL)
     assert re.search(r"serve-7d9f-3\s*deployment/serve.*?90 %\s*90 %", node, re.DOTALL)
@@ -116,8 +128,12 @@ async def test_how_busy_cards_were_is_beside_them(prometheus: str) -> None:
 
 def test_a_viewer_does_not_see_how_busy_the_cards_of_others_were(prometheus: str) -> None:
     state = demo_state()
-    state.prometheus = Prometheus(parse_url(prometheus))
-    known = View(state, Member("vision")).utilisation()
+    state.prometheus = asked(prometheus)
+    member = Member("vision")
+    view = View(state, member)
+    usage = view.usage()[0]
+    member.visible = pytest.fail  # type: ignore[assignment]  # no further question to the API server
+    known = view.utilisation(usage)
     assert known is not None
     assert {namespace for namespace, _ in known.by_pod} == {"vision"}
 
@@ -129,6 +145,23 @@ async def test_without_a_prometheus_the_page_says_how_to_add_one() -> None:
         assert "--prometheus URL" in page
         assert " %" not in page
     assert "utilisation" not in json.loads(await text_of(state, "/", headers=JSON))
+
+
+def known_of(prometheus: Prometheus, since: str = "") -> Utilisation:
+    """Return what it knows of some pods when it has asked."""
+    for _ in range(500):
+        found = prometheus.utilisation({("ml", name): since for name in ("train", *"0123456")})
+        if NOT_YET not in found.why:
+            return found
+        time.sleep(0.02)
+    pytest.fail("it is still being asked")
+
+
+def asked(url: str) -> Prometheus:
+    """A Prometheus that has been asked."""
+    prometheus = Prometheus(parse_url(url))
+    known_of(prometheus)
+    return prometheus
 
 
 Handler = Callable[[http.server.BaseHTTPRequestHandler], None]
@@ -169,12 +202,15 @@ def writing(body: bytes, status: int = 200, **headers: str) -> Handler:
     return handle
 
 
-def series(labels: dict[str, str], value: Any) -> dict[str, Any]:
-    return {"metric": labels, "value": [0, value]}
+def series(labels: dict[str, str], value: Any, count: Any = "1", ago: int = 0) -> list[Any]:
+    """The sum and the number of the samples of an hour that has ended `ago` hours ago."""
+    at = time.time() + 1 - ago * 3600
+    of = {"sum": value, "count": count}
+    return [{"metric": {**labels, "of": key}, "values": [[at, of[key]]]} for key in of]
 
 
 def result(*found: Any) -> bytes:
-    return json.dumps({"status": "success", "data": {"result": list(found)}}).encode()
+    return json.dumps({"status": "success", "data": {"result": [*chain(*found)]}}).encode()
 
 
 @pytest.mark.parametrize(
@@ -197,7 +233,7 @@ async def test_what_is_no_answer_is_said_and_the_page_is_there(
     caplog.set_level(logging.DEBUG)
     with answering(handle) as place:
         state = demo_state()
-        state.prometheus = Prometheus(parse_url(f"http://user:{WORD}@{place}/prefix/"))
+        state.prometheus = asked(f"http://user:{WORD}@{place}/prefix/")
         page = await text_of(state, "/")
         node = await text_of(state, "/nodes/l40s-1")
     assert f"http://{place}/prefix" in page
@@ -207,26 +243,80 @@ async def test_what_is_no_answer_is_said_and_the_page_is_there(
     assert "l40s-1" in page
 
 
-def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(utilisation, "_SECONDS", 0.3)
+@contextmanager
+def dripping(beginning: bytes) -> Iterator[str]:
+    """A server that sends `beginning`, and then a byte each moment; yields its host and port."""
+    ended = threading.Event()
 
-    def slowly(request: http.server.BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.end_headers()
-        for _ in range(30):
+    class Drips(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
             try:
-                request.wfile.write(b" ")
-            except ConnectionError:
+                self.request.sendall(beginning)
+                while not ended.wait(0.05):
+                    self.request.sendall(b"x")
+            except OSError:
                 return
-            time.sleep(0.1)
 
-    started = time.monotonic()
-    with answering(slowly) as place:
-        asked = Prometheus(parse_url(f"http://{place}"))
-        assert "no whole answer within 0.3 seconds" in asked.utilisation().why
-        assert time.monotonic() - started < 2
-    asked = Prometheus(parse_url(f"http://{place}"))  # it is gone
-    assert "refused" in asked.utilisation().why
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Drips) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            ended.set()
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "beginning"),
+    [
+        ("http", b""),
+        ("http", b"HTTP/1.1 200 OK\r\nX: "),
+        ("http", b"HTTP/1.1 200 OK\r\n\r\n"),
+        ("http", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"),
+        ("https", b"\x16\x03\x03\x40\x00"),  # a record of 16 KiB, of the handshake
+    ],
+    ids=["status", "header", "body", "length", "handshake"],
+)
+async def test_pages_do_not_wait_for_a_prometheus_whose_answer_does_not_end(
+    scheme: str, beginning: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(utilisation, "_SECONDS", 0.5)
+    state = demo_state()
+    with dripping(beginning) as place:
+        state.prometheus = Prometheus(parse_url(f"{scheme}://{place}"))
+        assert state.prometheus.utilisation({}).why == f"{scheme}://{place}: {NOT_YET}"
+        assert NOT_YET in await text_of(state, "/")
+        assert "no answer in time" in known_of(state.prometheus).why
+
+
+def test_what_was_known_is_shown_for_minutes_while_prometheus_is_asked_again() -> None:
+    now = [0.0]
+    go_on = threading.Event()
+
+    def handle(request: http.server.BaseHTTPRequestHandler) -> None:
+        assert go_on.wait(10)
+        writing(result(series({"namespace": "ml", "pod": "train"}, "12.5")))(request)
+
+    with answering(handle) as place:
+        prometheus = Prometheus(parse_url(f"http://{place}"), monotonic=lambda: now[0])
+        go_on.set()
+        known = known_of(prometheus)
+        assert known.by_pod
+        go_on.clear()
+        now[0] = 299.0
+        assert known_of(prometheus) == known
+        now[0] = 301.0
+        assert NOT_YET in prometheus.utilisation({}).why
+        go_on.set()
+        assert known_of(prometheus) == known
+
+
+def test_a_server_that_is_gone_refuses() -> None:
+    with answering(writing(b"")) as place:
+        pass
+    assert "refused" in known_of(Prometheus(parse_url(f"http://{place}"))).why
 
 
 def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
@@ -236,17 +326,49 @@ def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
         series({"namespace": "ml", "pod": str(number)}, value)
         for number, value in enumerate(values)
     ]
-    asked: list[str | None] = []
+    sent: list[str | None] = []
 
     def handle(request: http.server.BaseHTTPRequestHandler) -> None:
-        asked.append(request.headers["Authorization"])
-        writing(result(series(pod, "12.5"), *odd, series({}, "1"), 7, {"metric": 3}))(request)
+        sent.append(request.headers["Authorization"])
+        writing(result(series(pod, "12.5"), *odd, series({}, "1"), [7, {"metric": 3}]))(request)
 
     with answering(handle) as place:
         prometheus = Prometheus(parse_url(f"http://al%40ice:p%3Aw@{place}"))
-        assert prometheus.utilisation().by_pod == {("ml", "train"): Busy(12.5, 12.5)}
-        prometheus.utilisation()
-    assert asked == ["Basic YWxAaWNlOnA6dw=="] * 2  # the hour and the day, and then from memory
+        known = {**known_of(prometheus).by_pod}
+        assert known.pop(("ml", "train")) == PodUtilisation(12.5, 12.5)
+        assert {*known.values()} == {PodUtilisation(None, None)}
+        prometheus.utilisation({})
+    assert sent == ["Basic YWxAaWNlOnA6dw=="]  # and then from memory
+
+
+@pytest.mark.parametrize(
+    ("minutes", "busy"),
+    [
+        (30, PodUtilisation(None, None)),
+        (70, PodUtilisation(80, 80)),
+        (150, PodUtilisation(80, 60)),
+        (3000, PodUtilisation(80, 40)),
+    ],
+)
+def test_hours_before_a_pod_had_its_cards_do_not_count(minutes: int, busy: PodUtilisation) -> None:
+    hours = [(80, 0), (40, 1), (0, 2)]
+    train = {"namespace": "ml", "pod": "train"}
+    found = [series(train, str(value), "1", ago) for value, ago in hours]
+    now = datetime.datetime.now(tz=datetime.UTC)
+    since = (now - datetime.timedelta(minutes=minutes)).isoformat()
+    with answering(writing(result(*found))) as place:
+        known = known_of(Prometheus(parse_url(f"http://{place}")), since)
+    assert known.by_pod == {("ml", "train"): busy}
+
+
+def test_all_samples_of_a_pod_count_alike_in_whichever_series_they_are() -> None:
+    own = {"namespace": "ml", "pod": "train"}
+    exported = {"exported_namespace": "ml", "exported_pod": "train", "namespace": "gpu", "pod": "x"}
+    found = [series(own, "5225", "55"), series(exported, "0", "5"), series(own, "600", "60", 20)]
+    with answering(writing(result(*found))) as place:
+        known = known_of(Prometheus(parse_url(f"http://{place}"))).by_pod[("ml", "train")]
+    assert known.hour == pytest.approx(5225 / 60)
+    assert known.day == pytest.approx(5825 / 120)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +379,7 @@ def test_only_percentages_of_pods_are_taken_and_the_password_is_sent() -> None:
         f"http://u:{WORD}@host:port/",
         f"https://u:{WORD}@[::1/",
         f"http://u:{WORD}@host/?x=1",
+        f"http://u:12/{WORD}@host:9090",
     ],
 )
 def test_an_address_that_is_none_is_refused_without_its_password(
