@@ -23,6 +23,7 @@ from lint.run import find_policies, run_linter
 from policies.loading import PolicyError
 from reports.formats import ReportStyle, writer_of
 from rules.finding import Action
+from sources.git.command import BOUNDS
 from sources.sources import UsageError
 from terminal import printable, write_error
 
@@ -72,6 +73,8 @@ def main() -> None:
     sys.stdout, sys.stderr = output, errors
     _limit_resources()
     if request.is_confined:
+        # Other lists of what is ignored may be any file: by what is left out they would be told.
+        BOUNDS.reads_only_gitignore = True
         confine(Allowed(request.folder, request.temporary, tuple(request.files)))
     fixed: list[FixedFile] = []
     try:
