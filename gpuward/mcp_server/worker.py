@@ -29,6 +29,7 @@ from terminal import printable, write_error
 
 MAX_MEMORY_BYTES = 4 << 30
 MAX_SECONDS = 60
+_GIT_SECONDS = 5  # then git waits for something, such as a pipe, and the call goes on
 _WRONG_USAGE = 2
 
 
@@ -75,6 +76,7 @@ def main() -> None:
     if request.is_confined:
         # Other lists of what is ignored may be any file: by what is left out they would be told.
         BOUNDS.reads_only_gitignore = True
+        BOUNDS.seconds = _GIT_SECONDS
         confine(Allowed(request.folder, request.temporary, tuple(request.files)))
     fixed: list[FixedFile] = []
     try:

@@ -294,6 +294,17 @@ async def test_git_takes_no_file_outside_for_a_list_of_what_is_ignored(
     assert {finding["file"] for finding in report["findings"]} == {"guess/pod.yaml"}
 
 
+async def test_a_pipe_in_place_of_a_gitignore_holds_git_up_and_not_the_call(place: Place) -> None:
+    (place.folder / ".git").rmdir()
+    make_repository(place.folder)
+    place.write("sub/pod.yaml")
+    os.mkfifo(place.folder / "sub" / ".gitignore")
+    async with place.serve() as assistant:
+        reply = await assistant("lint")
+    assert {finding["file"] for finding in reply.document["findings"]} == {"sub/pod.yaml"}
+    assert "cannot say what Git ignores, so nothing is left out" in reply.everything
+
+
 async def test_modules_in_the_folder_are_not_imported(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
