@@ -63,6 +63,8 @@ def main(arguments: list[str]) -> int:
     if write is not None and not (os.path.isdir(write) and is_inside(write, folder.path)):
         parser.error(f"--write: {options.write} is no folder in {folder.path}")
     policy = os.path.realpath(options.policy) if options.policy else ""
+    if policy and not os.path.isfile(policy):
+        parser.error(f"--policy: {options.policy} is no file")
     with folder:
         serve(
             ServerSettings(

@@ -31,7 +31,7 @@ _REFUSED = frozenset(
         *("os.system", "os.startfile", "os.fork", "os.forkpty", "pty.spawn"),
         *("os.mkdir", "os.rmdir", "os.rename", "os.link", "os.symlink", "os.truncate"),
         *("os.chmod", "os.chown", "os.chflags", "os.utime", "os.setxattr", "os.removexattr"),
-        *("os.kill", "os.killpg", "sqlite3.connect", "urllib.Request"),
+        *("os.killpg", "sqlite3.connect", "urllib.Request"),
     }
 )
 # Names that sockets have also where nothing is connected.
@@ -65,6 +65,7 @@ def confine(allowed: Allowed) -> None:
         "os.scandir": guard.check_listing,
         "os.remove": guard.check_removal,
         "subprocess.Popen": guard.check_program,
+        "os.kill": guard.check_signal,
     }
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -120,6 +121,11 @@ class _Guard:
         expected = ("git", *GIT_OPTIONS, "ls-files")
         if tuple(command[: len(expected)]) != expected:
             raise PermissionError(errno.EPERM, "programs are not run in this server")
+
+    def check_signal(self, process: int, _signal: int) -> None:
+        """Refuse signals to all but what this process has started, such as a Git that waits."""
+        if process <= 0 or os.getpgid(process) != os.getpgrp():
+            raise PermissionError(errno.EPERM, "signals are not sent in this server")
 
     def _count(self, place: str) -> None:
         if place in self._read:

@@ -151,7 +151,9 @@ def to_call(name: str, arguments: Mapping[str, Any]) -> Call:
     """Return the command that answers a call. Raises ToolError for arguments that do not fit."""
     tool = TOOL_BY_NAME.get(name)
     if tool is None:
-        raise ToolError(f"there is no tool {name!r}: there are {', '.join(TOOL_BY_NAME)}")
+        raise ToolError(
+            f"there is no tool {name[:_MAX_NAME_CHARACTERS]!r}: there are {', '.join(TOOL_BY_NAME)}"
+        )
     problem = best_match(Draft202012Validator(tool.input_schema).iter_errors(arguments))
     if problem is not None:
         place = ".".join(map(str, problem.absolute_path)) or "arguments"

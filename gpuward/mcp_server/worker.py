@@ -23,11 +23,13 @@ from lint.run import find_policies, run_linter
 from policies.loading import PolicyError
 from reports.formats import ReportStyle, writer_of
 from rules.finding import Action
+from sources.git.command import BOUNDS
 from sources.sources import UsageError
 from terminal import printable, write_error
 
 MAX_MEMORY_BYTES = 4 << 30
 MAX_SECONDS = 60
+_GIT_SECONDS = 5  # then git waits for something, such as a pipe, and the call goes on
 _WRONG_USAGE = 2
 
 
@@ -72,6 +74,9 @@ def main() -> None:
     sys.stdout, sys.stderr = output, errors
     _limit_resources()
     if request.is_confined:
+        # Other lists of what is ignored may be any file: by what is left out they would be told.
+        BOUNDS.reads_only_gitignore = True
+        BOUNDS.seconds = _GIT_SECONDS
         confine(Allowed(request.folder, request.temporary, tuple(request.files)))
     fixed: list[FixedFile] = []
     try:

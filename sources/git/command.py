@@ -23,7 +23,6 @@ MAX_LISTING_BYTES = 64 * 1024 * 1024
 """The most bytes of a listing, which is enough for half a million files."""
 _READ_BYTES = 1 << 16
 _MAX_ERROR_BYTES = 1 << 16
-_MAX_SECONDS = 120
 _REPOSITORY_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -47,6 +46,20 @@ GIT_ENVIRONMENT = {
     "GIT_NO_LAZY_FETCH": "1",  # old versions of git ignore it
     "GIT_TERMINAL_PROMPT": "0",
 }
+
+
+class GitBounds:
+    """What git may do in this process, which narrows it before it runs git.
+
+    `seconds` is how long a command may take. With `reads_only_gitignore`, nothing is ignored but
+    what `.gitignore` files name.
+    """
+
+    seconds: float = 120
+    reads_only_gitignore = False
+
+
+BOUNDS = GitBounds()
 
 
 class GitError(UsageError):
@@ -107,7 +120,7 @@ def _running_git(
     """A process of git, which ends with the block."""
     process = start_git(*arguments, errors=errors, folder=folder)
     # A named pipe instead of a file that git reads, such as .gitignore, would make it wait.
-    timer = Timer(_MAX_SECONDS, process.kill)
+    timer = Timer(BOUNDS.seconds, process.kill)
     timer.start()
     with process:
         try:
@@ -154,5 +167,5 @@ def opened_pipe(stream: IO[bytes] | None) -> IO[bytes]:
 def _failure(arguments: tuple[str, ...], errors: bytes, status: int) -> str:
     message = errors.decode(errors="replace").strip() or "it failed and does not say why"
     if status < 0:
-        message = f"it was ended by signal {-status}, as after {_MAX_SECONDS} seconds"
+        message = f"it was ended by signal {-status}, as after {BOUNDS.seconds} seconds"
     return f"git {arguments[0]}: {message.removeprefix('fatal: ')}"

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from sources.containment import relative_path_inside
-from sources.git.command import GitError, git_records, opened_pipe, start_git
+from sources.git.command import BOUNDS, GitError, git_records, opened_pipe, start_git
 from sources.sources import MAX_BYTES
 
 
@@ -272,7 +272,6 @@ _LIST_IGNORED_COMMAND = (
     "-z",
     "--others",
     "--ignored",
-    "--exclude-standard",
     "--directory",
 )
 
@@ -284,7 +283,10 @@ def ignored_paths(folder: str) -> frozenset[str]:
 
     Raises GitError.
     """
-    records = {os.fsdecode(record) for record in git_records(*_LIST_IGNORED_COMMAND, folder=folder)}
+    only_gitignore = BOUNDS.reads_only_gitignore
+    lists = "--exclude-per-directory=.gitignore" if only_gitignore else "--exclude-standard"
+    command = (*_LIST_IGNORED_COMMAND, lists)
+    records = {os.fsdecode(record) for record in git_records(*command, folder=folder)}
     if "./" in records:
         return frozenset()
     return frozenset(os.path.normpath(os.path.join(folder, record)) for record in records)

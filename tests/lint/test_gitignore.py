@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sources.git import command as git_command
-from sources.git.command import GitError
+from sources.git.command import BOUNDS, GitError
 from sources.git.trees import ignored_paths
 from sources.paths import Exclusion, inputs
 
@@ -131,6 +130,6 @@ def test_git_does_not_wait_for_ever(
     ignore = repository.folder / ".gitignore"
     ignore.unlink()
     os.mkfifo(ignore)
-    monkeypatch.setattr(git_command, "_MAX_SECONDS", 0.2)
+    monkeypatch.setattr(BOUNDS, "seconds", 0.2)
     with pytest.raises(GitError, match=r"ended by signal 9, as after 0\.2 seconds"):
         ignored_paths(str(repository.folder))

@@ -264,6 +264,47 @@ async def test_git_is_the_users_and_runs_nothing_of_the_folder(
     assert {finding["file"] for finding in reply.document["findings"]} >= {"pod.yaml"}
 
 
+@pytest.mark.parametrize("by", ["core.excludesFile", "info/exclude", "commondir"])
+async def test_git_takes_no_file_outside_for_a_list_of_what_is_ignored(
+    place: Place, by: str
+) -> None:
+    words = place.outside / "words"
+    words.write_text("guess\n", encoding="utf-8")
+    place.write("guess/pod.yaml")
+    place.write("ignored/pod.yaml")
+    place.write(".gitignore", "ignored\n")
+    git = place.folder / ".git"
+    git.rmdir()
+    make_repository(place.folder)
+    if by == "core.excludesFile":
+        with (git / "config").open("a", encoding="utf-8") as config:
+            config.write(f"[core]\n excludesFile = {words}\n")
+    else:
+        shared = git
+        if by == "commondir":
+            shared = place.folder / "common"
+            git.rename(shared)
+            git.mkdir()
+            (git / "HEAD").write_bytes((shared / "HEAD").read_bytes())
+            (git / "commondir").write_text("../common\n", encoding="utf-8")
+        (shared / "info" / "exclude").unlink(missing_ok=True)
+        (shared / "info" / "exclude").symlink_to(words)
+    async with place.serve() as assistant:
+        report = (await assistant("lint")).document
+    assert {finding["file"] for finding in report["findings"]} == {"guess/pod.yaml"}
+
+
+async def test_a_pipe_in_place_of_a_gitignore_holds_git_up_and_not_the_call(place: Place) -> None:
+    (place.folder / ".git").rmdir()
+    make_repository(place.folder)
+    place.write("sub/pod.yaml")
+    os.mkfifo(place.folder / "sub" / ".gitignore")
+    async with place.serve() as assistant:
+        reply = await assistant("lint")
+    assert {finding["file"] for finding in reply.document["findings"]} == {"sub/pod.yaml"}
+    assert "cannot say what Git ignores, so nothing is left out" in reply.everything
+
+
 async def test_modules_in_the_folder_are_not_imported(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -206,6 +206,7 @@ async def test_what_a_call_may_read_and_answer_is_bounded(
         big = await assistant("lint", paths=["big"])
         long = await assistant("lint", text="a" * (tools.MAX_TEXT_CHARACTERS + 1))
         names = await assistant("lint", paths=["pod.yaml"] * (tools.MAX_PATHS + 1))
+        unknown = await assistant("x" * 1_000_000)
         monkeypatch.setattr(processes, "MAX_ANSWER_CHARACTERS", 100)
         answer = await assistant("lint", paths=["pod.yaml"])
         monkeypatch.setattr(processes, "MAX_SECONDS", 0.01)
@@ -215,6 +216,7 @@ async def test_what_a_call_may_read_and_answer_is_bounded(
         (big, "a call reads at most 2,000 files and 64 MiB"),
         (long, "text: more than 1,000,000 characters"),
         (names, "paths: more than 500 entries"),
+        (unknown, "there is no tool 'xxx"),
         (answer, "at most 100 are sent: name fewer files"),
         (slow, "more than 0.01 seconds"),
     ):
@@ -277,6 +279,7 @@ def test_a_message_that_is_too_long_does_not_end_the_server(place: Place) -> Non
         (("--folder", "nowhere"), "nowhere: no such file or directory"),
         (("--write", "/"), "--write: / is no folder in"),
         (("--context", "prod"), "add --cluster"),
+        (("--policy", "nowhere.yaml"), "--policy: nowhere.yaml is no file"),
     ],
 )
 def test_wrong_options_are_refused(place: Place, options: tuple[str, ...], reason: str) -> None:
