@@ -556,7 +556,7 @@ def test_nvidias_variable_concerns_the_cards_of_nvidia_by_every_name() -> None:
             [subject] = find_subjects(manifest, policy(profiles=[profile["name"]]).profile)
             assert isinstance(subject, Pod)
             [only] = subject.containers
-            is_another_makers = name in {"aliyun.com/ppu"}  # T-Head's
+            is_another_makers = name == "aliyun.com/ppu"  # T-Head's
             is_nvidias = name.startswith(domains) and not is_another_makers
             assert is_for_requested_gpu(NVIDIAS, only) or not is_nvidias
 
