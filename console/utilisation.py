@@ -111,7 +111,7 @@ class Prometheus:
         self._tls = ssl.create_default_context()
 
     def utilisation(self, since: Mapping[tuple[str, str], str]) -> Utilisation:
-        """How busy the cards of pods were, by what was read in the last minutes, without a wait.
+        """Return how busy cards of pods were, by what was read in the last minutes: it never waits.
 
         `since` is when each of the pods got its cards; empty if that is not known. Hours that began
         before it are left out: another pod of this name may have had cards then.
