@@ -218,7 +218,14 @@ def _without_names(pod: CountedPod) -> CountedPod:
     consumer = pod.consumer
     if consumer is not None:
         consumer = consumer._replace(
-            namespace=OTHERS, name=OTHERS, owner=OTHERS, pods=(), devices=(), shares=()
+            namespace=OTHERS,
+            name=OTHERS,
+            owner=OTHERS,
+            pods=(),
+            devices=(),
+            shares=(),
+            since="",
+            created="",
         )
     return pod._replace(
         namespace=OTHERS, name=OTHERS, owner=OTHERS, consumer=consumer, sick=(), without_gpu=None

@@ -28,7 +28,7 @@ from cluster.accounting.nodes import (
     takes_pods,
 )
 from cluster.accounting.offered_twice import OfferedTwice, offered_twice
-from cluster.accounting.passthrough import is_gpu
+from cluster.accounting.passthrough import is_gpu, is_whole_card
 from cluster.accounting.pod_requests import (
     Requests,
     amount_of,
@@ -51,13 +51,23 @@ from cluster.accounting.shares import (
     requested,
     shares_of,
 )
-from cluster.accounting.usage import CardUsage, Consumer, NodeUsage, ResourceUsage, Usage
+from cluster.accounting.usage import (
+    CardUsage,
+    Consumer,
+    NodeUsage,
+    ResourceUsage,
+    Usage,
+    WholeCards,
+)
 from cluster.source.objects import name_of
 from reports.owners import Owners
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.objects.object_ref import object_ref
+from rules.placement.selected_cards import offers_parts_of_cards
 from rules.profile.profile import Profile, Taint
 
+_MAX_CARDS_OF_A_NODE = 16  # more are replicas or shares
+_NO_LIMIT = 1 << 62
 _PLUGIN = "nvidia.com/gpu"
 
 # Pods and allocated claims that have GPUs or wait for them, and the load of each node.
@@ -497,12 +507,48 @@ class NodeCounter:
             pods=load.pods,
             offered_twice=twice,
             stranded_without_gpu=freed,
+            whole_cards=self._whole_cards(node, cards, usages, load),
         )
+
+    def _whole_cards(
+        self, node: Object, cards: Iterable[Card], usages: Iterable[ResourceUsage], load: NodeLoad
+    ) -> WholeCards | None:
+        """Return the whole cards of `node`, by the resource of which most are free.
+
+        A pod takes them by one resource, and another one may name the same cards.
+        """
+        labels = as_object(as_object(node.get("metadata")).get("labels"))
+        if offers_parts_of_cards(labels) or any(card.slots > 1 for card in cards):
+            return None
+        whole_ones = [used for used in usages if self._is_whole(name_of(node), used)]
+        if not whole_ones:
+            return None
+        allocatable = as_object(as_object(node.get("status")).get("allocatable"))
+        most = max(int(used.free + used.stranded) for used in whole_ones)
+        return WholeCards(
+            min(most, self._room_beside(allocatable, load)), _free_slots(allocatable, load)
+        )
+
+    def _is_whole(self, node: str, used: ResourceUsage) -> bool:
+        if not 0 < (used.total or 0) <= _MAX_CARDS_OF_A_NODE:
+            return False
+        known = self._profile.resource(used.resource)
+        if known is not None:
+            return known.sharing == "whole" and known.unit == "device"
+        is_driver = used.resource in cards_by_driver(self._offered.get(node, ()))
+        return is_driver or is_whole_card(used.resource)
 
     def _room_for_pods(
         self, allocatable: Object, load: NodeLoad, gone: Sequence[PodWithoutGpu] = ()
     ) -> int:
         """Return how many pods of the size fit beside those that are there, without `gone`."""
+        slots = _free_slots(allocatable, load) + len(gone)
+        return max(min(self._room_beside(allocatable, load, gone), slots), 0)
+
+    def _room_beside(
+        self, allocatable: Object, load: NodeLoad, gone: Sequence[PodWithoutGpu] = ()
+    ) -> int:
+        """Return for how many pods of the size there are CPU and memory, without `gone`."""
         sizes = (
             ("cpu", self._size.cpu, sum(pod.cpu for pod in gone)),
             ("memory", self._size.memory, sum(pod.memory for pod in gone)),
@@ -512,9 +558,7 @@ class NodeCounter:
             for name, size, freed in sizes
             if name in allocatable and size
         ]
-        if "pods" in allocatable:
-            room.append(whole(amount_of(allocatable["pods"])) - load.pods + len(gone))
-        return max(min(room, default=1 << 62), 0)
+        return max(min(room, default=_NO_LIMIT), 0)
 
     def _resource(
         self,
@@ -599,6 +643,12 @@ class NodeCounter:
             yield CardUsage(
                 card=number, model="", resource=resource, total=total_here, allocated=allocated
             )
+
+
+def _free_slots(allocatable: Object, load: NodeLoad) -> int:
+    """Return how many more pods a node takes; less than none if it has too many."""
+    limit = allocatable.get("pods")
+    return _NO_LIMIT if limit is None else whole(amount_of(limit)) - load.pods
 
 
 def _add(amounts: dict[str, dict[str, Amount]], consumer: Consumer) -> None:

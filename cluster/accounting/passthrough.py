@@ -23,6 +23,11 @@ def is_passthrough(resource: str) -> bool:
     return bool(_CARD.fullmatch(resource) or _VGPU.fullmatch(resource))
 
 
+def is_whole_card(resource: str) -> bool:
+    """Return whether KubeVirt's device plugin could give whole cards by this name."""
+    return bool(_CARD.fullmatch(resource))
+
+
 def is_gpu(resource: str, profile: Profile) -> bool:
     """Return whether a resource stands for GPUs, of `profile` or for virtual machines."""
     return profile.resource(resource) is not None or is_passthrough(resource)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from cluster.accounting.usage import NodeUsage, ResourceUsage
+from cluster.accounting.usage import NodeUsage, WholeCards
 
 SIZES = (1, 2, 4, 8)
 """Cards of one pod, for which room is counted."""
-_MAX_CARDS_OF_A_NODE = 16  # more are replicas or shares
 
 
 class Room(NamedTuple):
@@ -35,38 +33,27 @@ def room_by_model(nodes: Iterable[NodeUsage]) -> tuple[ModelRoom, ...]:
     All cards of a pod are on one node. Partitions and shares are left out: pods seldom take
     several. Empty if no node has whole cards.
     """
-    free_by_model: dict[str, list[int]] = {}
+    by_model: dict[str, list[WholeCards]] = {}
     for node in nodes:
-        for used in node.resources:
-            if used.total and _is_whole(used, node.model):
-                free_by_model.setdefault(node.model, []).append(int(used.free))
-    if not free_by_model:
+        if node.whole_cards is not None:
+            by_model.setdefault(node.model, []).append(node.whole_cards)
+    if not by_model:
         return ()
-    everywhere = [amount for free in free_by_model.values() for amount in free]
-    by_model = (ModelRoom(model, _rooms(free)) for model, free in sorted(free_by_model.items()))
-    return (ModelRoom(None, _rooms(everywhere)), *by_model)
+    everywhere = [cards for on_nodes in by_model.values() for cards in on_nodes]
+    rooms = (ModelRoom(model, _rooms(on_nodes)) for model, on_nodes in sorted(by_model.items()))
+    return (ModelRoom(None, _rooms(everywhere)), *rooms)
 
 
-def _rooms(free: Sequence[int]) -> tuple[Room, ...]:
-    """Return the room for pods of each of the SIZES where so many cards are free on each node."""
-    counts = Counter(free)
-    return tuple(
-        Room(
-            size,
-            sum(nodes for amount, nodes in counts.items() if amount >= size),
-            sum(amount // size * nodes for amount, nodes in counts.items()),
-        )
-        for size in SIZES
-    )
+def _rooms(on_nodes: Iterable[WholeCards]) -> tuple[Room, ...]:
+    """Return the room for pods of each of the SIZES where nodes have such cards."""
+    counts = Counter(on_nodes)
+    return tuple(_room(size, counts) for size in SIZES)
 
 
-def _is_whole(used: ResourceUsage, model: str) -> bool:
-    is_part = used.free_on_card is not None or (used.total or 0) > _MAX_CARDS_OF_A_NODE
-    return not is_part and _names_whole_cards(used.resource, model)
-
-
-@lru_cache(maxsize=256)
-def _names_whole_cards(resource: str, model: str) -> bool:
-    name = resource.rpartition("/")[2]
-    is_shared = "shared" in name or model.lower().endswith("-shared")  # as GFD labels replicas
-    return not is_shared and "mig-" not in name
+def _room(size: int, counts: Mapping[WholeCards, int]) -> Room:
+    """Return the room for pods of `size`; `counts` are of nodes."""
+    nodes = pods = 0
+    for cards, count in counts.items():
+        if fitting := max(min(cards.free // size, cards.pods), 0):
+            nodes, pods = nodes + count, pods + fitting * count
+    return Room(size, nodes, pods)

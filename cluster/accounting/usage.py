@@ -112,12 +112,23 @@ class CardUsage(NamedTuple):
     allocated: Amount
 
 
+class WholeCards(NamedTuple):
+    """The whole cards of a node.
+
+    `free` are those for which CPU and memory suffice; `pods` is how many more pods the node takes.
+    """
+
+    free: int
+    pods: int
+
+
 class NodeUsage(NamedTuple):
     """A node with GPUs. CPU and memory are what the scheduler has left, in units of 1e-9.
 
     Of `offered_twice`, the row of the driver counts what pods have of the other resources too.
     `stranded_without_gpu` is what would be free of each resource if the pods that ask for no GPU
-    were elsewhere, apart from those of the GPU platform.
+    were elsewhere, apart from those of the GPU platform. `whole_cards` is None if the node offers
+    partitions, replicas or shares alone.
     """
 
     name: str
@@ -130,6 +141,7 @@ class NodeUsage(NamedTuple):
     pods: int
     offered_twice: tuple[OfferedTwice, ...] = ()
     stranded_without_gpu: Mapping[str, Amount] = {}
+    whole_cards: WholeCards | None = None
 
 
 def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:

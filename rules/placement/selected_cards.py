@@ -192,6 +192,15 @@ def selects_mig_cards(pod: Pod) -> bool:
     return _selects_by_labels(pod, _MIG_CARD_TESTS)
 
 
+def offers_parts_of_cards(labels: Mapping[str, Any]) -> bool:
+    """Return whether `nvidia.com/gpu` is replicas or MIG devices on a node with these labels."""
+    return any(
+        divides(as_text(labels.get(label)))
+        for tests in (_SHARED_CARD_TESTS, _MIG_CARD_TESTS)
+        for label, divides in tests.items()
+    )
+
+
 def _selects_by_labels(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
     if not (pod.node_selector or pod.spec.get("affinity")):
         return False

@@ -132,6 +132,61 @@ def test_room_is_counted_of_whole_cards_alone(
     assert room[3] == {"model": None, "cards": 8, "pods": 1, "nodes": 1}
 
 
+HAMI = {"hami.io/node-nvidia-register": "GPU-1,10,40960,100,NVIDIA-A10,0,true:"}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        node("tencent", {"tencent.com/vcuda-core": 8}),
+        node("amd", {"amd.com/cpx_nps4": 8}),
+        node("hami", {GPU: 10}, annotations=HAMI),
+        node("volcano", {"volcano.sh/vgpu-number": 10}),
+        node("cambricon", {"cambricon.com/mlu.share": 8}),
+        node("mig", {GPU: 7}, labels={"nvidia.com/gpu.product": "A100-SXM4-40GB-MIG-1g.5gb"}),
+        node("replicas", {GPU: 8}, labels={"nvidia.com/gpu.sharing-strategy": "time-slicing"}),
+        node("kubevirt", {"nvidia.com/NVIDIA_A10-12Q": 2}),
+    ],
+    ids=lambda each: each["metadata"]["name"],
+)
+def test_parts_of_cards_are_no_room(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, parts: Object
+) -> None:
+    """No pod with two cards runs on a node that only divides its cards."""
+    assert main(["-f", written(tmp_path, parts), "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["nodes"]
+    assert document["room"] == []
+
+
+def pods_with_room(capsys: pytest.CaptureFixture[str], file: str) -> list[int]:
+    """Return for how many pods with 1, 2, 4 and 8 cards there is room on all nodes."""
+    assert main(["-f", file, "-o", "json"]) == 0
+    rooms = json.loads(capsys.readouterr().out)["room"]
+    return [each["pods"] for each in rooms if each["model"] is None]
+
+
+def test_a_chip_of_several_names_is_room_for_one_pod(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    names = ("neuron", "neurondevice")
+    chip = {f"aws.amazon.com/{name}": 1 for name in names} | {"aws.amazon.com/neuroncore": 2}
+    file = written(tmp_path, node("trn", chip))
+    assert pods_with_room(capsys, file) == [1, 0, 0, 0]
+    assert main(["-f", file, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["room"][0]["nodes"] == 1
+
+
+def test_a_pod_takes_one_place_on_its_node_for_all_its_cards(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    others = [pod(f"other-{n}", {"cpu": 1}, on="full") for n in range(3)]
+    file = written(tmp_path, node("full", {GPU: 8, "pods": "4"}), *others)
+    assert pods_with_room(capsys, file) == [1, 1, 1, 1]
+    file = written(tmp_path, node("full", {GPU: 8, "pods": "3"}), *others)
+    assert pods_with_room(capsys, file) == [0, 0, 0, 0]
+
+
 def test_what_is_free_of_shared_cards_says_how_much_one_has(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

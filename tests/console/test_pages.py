@@ -341,13 +341,19 @@ def test_who_could_make_room_takes_the_pod_if_they_end() -> None:
 
 
 def test_who_could_make_room_has_no_name_for_others() -> None:
-    view = View(live_state(crowded()), Member("team-a"))
+    objects = crowded()
+    objects.append(gpu_pod("every", {GPU: 8, "cpu": "1"}, on="c", namespace="team-b"))
+    objects.append(gpu_node("c", {GPU: 8}))
+    objects[-2]["metadata"]["creationTimestamp"] = "2026-01-02T03:04:05Z"
+    view = View(live_state(objects), Member("team-a"))
     waits = view.why("team-a", "waits")
     assert waits is not None
     makers = view.room_makers(waits)
     assert makers
+    assert "c" in {maker.node for maker in makers}
     assert "busy" not in str(makers)
     assert "large" in str(makers)
+    assert "2026-01-02" not in str(makers)
 
 
 async def test_the_page_of_a_node_says_why_cards_are_stranded(state: ClusterState) -> None:
