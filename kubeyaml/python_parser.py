@@ -65,6 +65,25 @@ class PythonParser(Reader, Scanner, Parser):
             return super().scan_plain_spaces(indent, start_mark)
         return [spaces]
 
+    def scan_block_scalar_indicators(self, _start_mark: Any) -> tuple[bool | None, int | None]:
+        """Read how a block of text ends and is indented; a tab or a comment may follow at once."""
+        chomping, increment = None, None
+        while True:
+            character = self.peek()
+            if chomping is None and character in "+-":
+                chomping = character == "+"
+            elif increment is None and character in "123456789":
+                increment = int(character)
+            else:
+                return chomping, increment
+            self.forward()
+
+    def scan_block_scalar_ignored_line(self, start_mark: Any) -> None:
+        """Move behind spaces, tabs and a comment to the next line."""
+        while self.peek() in " \t":
+            self.forward()
+        super().scan_block_scalar_ignored_line(start_mark)
+
     def get_event(self) -> Any:
         """The next event."""
         try:

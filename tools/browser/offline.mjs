@@ -4,7 +4,9 @@ const VERSION = "{{version}}";
 const FILES = {{files}};
 
 addEventListener("install", (event) => {
-  event.waitUntil(caches.open(VERSION).then((cache) => cache.addAll(FILES)));
+  // The browser's own cache may still have a file of an older version.
+  const fresh = FILES.map((file) => new Request(file, { cache: "reload" }));
+  event.waitUntil(caches.open(VERSION).then((cache) => cache.addAll(fresh)));
 });
 addEventListener("activate", (event) => {
   const old = (names) => names.filter((name) => name.startsWith("gpuward-") && name !== VERSION);
