@@ -340,6 +340,15 @@ def test_who_could_make_room_takes_the_pod_if_they_end() -> None:
     assert [len(maker.pods) for maker in needed or ()] == [1, 2]
 
 
+def test_static_pods_make_no_room() -> None:
+    static = gpu_pod("proxy", {"cpu": "14"}, on="b", namespace="team-b", owner=("Node", "b"))
+    objects = [static if raw["metadata"]["name"] == "busy" else raw for raw in crowded()]
+    view = View(live_state(objects), Everybody())
+    waits = view.why("team-a", "waits")
+    assert waits is not None
+    assert [maker.node for maker in view.room_makers(waits) or ()] == ["a"]
+
+
 def test_who_could_make_room_has_no_name_for_others() -> None:
     objects = crowded()
     objects.append(gpu_pod("every", {GPU: 8, "cpu": "1"}, on="c", namespace="team-b"))
