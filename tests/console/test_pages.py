@@ -411,6 +411,18 @@ async def test_the_rows_of_doctor_are_on_the_page_and_at_their_node(state: Clust
     )
 
 
+def test_what_doctor_found_is_forgotten_after_five_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = live_state([gpu_node("a", {GPU: 8})])
+    now = 1000.0
+    monkeypatch.setattr(state, "_monotonic", lambda: now)
+    found = state.doctor()
+    assert state.known_doctor() is found
+    now += 301
+    assert state.known_doctor() is None
+
+
 def test_who_does_not_see_all_namespaces_does_not_see_what_doctor_finds() -> None:
     view = View(demo_state(), Member("vision"))
     assert view.doctor() is None
