@@ -407,8 +407,11 @@ class ClusterState:
             return self._doctor[1]
 
     def known_doctor(self) -> Examined | None:
-        """Return the last result of `doctor`, however old; None if there is none yet."""
-        return self._doctor[1] if self._doctor else None
+        """Return the last result of `doctor`; None if there is none yet, or it is too old."""
+        known = self._doctor
+        if known is None or (self.is_live and self._monotonic() - known[0] > AUDIT_SECONDS):
+            return None
+        return known[1]
 
     def trend(self) -> Trend:
         """Return how many findings there were on the last days."""

@@ -132,6 +132,7 @@ class CountedPod(NamedTuple):
 
     `requests` are what it takes of its `node`; `consumer` is None if it has no GPUs by itself.
     `sick` are its unhealthy devices. `without_gpu` is the pod if it has a node and asks for no GPU.
+    `is_static` says that the kubelet made it from a file.
     """
 
     namespace: str
@@ -143,6 +144,7 @@ class CountedPod(NamedTuple):
     has_claims: bool
     sick: tuple[SickDevice, ...]
     without_gpu: PodWithoutGpu | None = None
+    is_static: bool = False
 
 
 def count_pod(
@@ -209,6 +211,9 @@ def count_pod(
         without_gpu=pod_without_gpu(pod, profile, owner, requests)
         if is_on_gpu_node and not has_gpus
         else None,
+        is_static=any(
+            each.get("kind") == "Node" for _, each in as_objects(metadata.get("ownerReferences"))
+        ),
     )
 
 

@@ -340,6 +340,15 @@ def test_who_could_make_room_takes_the_pod_if_they_end() -> None:
     assert [len(maker.pods) for maker in needed or ()] == [1, 2]
 
 
+def test_static_pods_make_no_room() -> None:
+    static = gpu_pod("proxy", {"cpu": "14"}, on="b", namespace="team-b", owner=("Node", "b"))
+    objects = [static if raw["metadata"]["name"] == "busy" else raw for raw in crowded()]
+    view = View(live_state(objects), Everybody())
+    waits = view.why("team-a", "waits")
+    assert waits is not None
+    assert [maker.node for maker in view.room_makers(waits) or ()] == ["a"]
+
+
 def test_who_could_make_room_has_no_name_for_others() -> None:
     objects = crowded()
     objects.append(gpu_pod("every", {GPU: 8, "cpu": "1"}, on="c", namespace="team-b"))
@@ -400,6 +409,18 @@ async def test_the_rows_of_doctor_are_on_the_page_and_at_their_node(state: Clust
     assert re.search(
         r"Doctor finds \d+ wrong in this cluster", Outline(await text_of(state, "/")).text
     )
+
+
+def test_what_doctor_found_is_forgotten_after_five_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = live_state([gpu_node("a", {GPU: 8})])
+    now = 1000.0
+    monkeypatch.setattr(state, "_monotonic", lambda: now)
+    found = state.doctor()
+    assert state.known_doctor() is found
+    now += 301
+    assert state.known_doctor() is None
 
 
 def test_who_does_not_see_all_namespaces_does_not_see_what_doctor_finds() -> None:

@@ -25,7 +25,8 @@ def room_makers(
     """Return the nodes that pods could make room on, those first where the fewest have to end.
 
     `nodes` are objects with what counts of their pods; `takes` says whether a node would take the
-    pod that waits. Pods of DaemonSets make no room: they come back.
+    pod that waits. Pods of DaemonSets and static pods make no room: they come
+    back.
     """
     found = filter(None, (_on_node(raw, pods, takes) for raw, pods in nodes))
     return sorted(found, key=lambda one: (len(one.pods), *map(_size, one.pods), one.node))
@@ -35,7 +36,9 @@ def _on_node(
     raw: Object, pods: Sequence[CountedPod], takes: Callable[[Node], bool]
 ) -> RoomMaker | None:
     ending = sorted(
-        (pod for pod in pods if not pod.owner.startswith(_DAEMON_SET)), key=_size, reverse=True
+        (pod for pod in pods if not (pod.is_static or pod.owner.startswith(_DAEMON_SET))),
+        key=_size,
+        reverse=True,
     )[:_MAX_TRIED_PODS]
 
     def is_enough(gone: Sequence[CountedPod]) -> bool:
