@@ -58,7 +58,7 @@ def runs_program_of_agent(container: Container) -> bool:
         return True
     if re.search(AGENT_SHELLS_PATTERN, as_text(command[0])) is None:
         return True
-    script = " ".join(map(as_text, (*command[1:], *(args if isinstance(args, list) else ()))))
+    script = " ".join(map(as_text, (*command, *(args if isinstance(args, list) else ()))))
     return re.search(AGENT_SCRIPT_PATTERN, script) is not None
 
 

@@ -34,7 +34,7 @@ def runs_own_program(container: Expression, programs: Iterable[str]) -> Expressi
 def runs_program_of_agent(container: Expression) -> Expression:
     """`runs_program_of_agent` of `container`, as it was written."""
     command, args = get(container, "command", []), get(container, "args", [])
-    script = (command.slice(1, command.size()) + args).join(" ")
+    script = (command + args).join(" ")
     return any_of(
         command.size() == 0,
         not_(string(command[0]).matches(AGENT_SHELLS_PATTERN)),
