@@ -75,11 +75,13 @@ def node_page(
 def rows_about(rows: Iterable[Row], node: str) -> tuple[Row, ...]:
     """Return the rows of `gpuward doctor` about a node that are not well."""
     named = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])")
-    return tuple(
-        row
-        for row in rows
-        if row.state is not State.OK and any(map(named.search, (*row.names, row.message)))
-    )
+
+    def is_about_it(row: Row) -> bool:
+        # A name such as `worker` is also a word of messages.
+        texts = row.names if node.isalpha() else (*row.names, row.message)
+        return any(map(named.search, texts))
+
+    return tuple(row for row in rows if row.state is not State.OK and is_about_it(row))
 
 
 def nodes_in(row: Row, nodes: Collection[str]) -> tuple[str, ...]:

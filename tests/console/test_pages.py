@@ -8,7 +8,7 @@ import datetime
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -338,6 +338,32 @@ def test_who_could_make_room_takes_the_pod_if_they_end() -> None:
     several = live_state([*objects[:-1], gpu_pod("all", both, phase="Pending")])
     needed = View(several, Everybody()).room_makers(several.why("team-a", "all"))  # type: ignore[arg-type]  # it exists
     assert [len(maker.pods) for maker in needed or ()] == [1, 2]
+
+
+def makers_on_one_node(*pods: Object, waits: Mapping[str, Any]) -> list[list[str]]:
+    """The pods that could make room on a node with 40 GPUs and 64 CPUs."""
+    there = gpu_node("n", {GPU: 40}, cpu="64")
+    waiting = gpu_pod("waits", {**waits}, phase="Pending")
+    view = View(live_state([there, *pods, waiting]), Everybody())
+    found = view.why("team-a", "waits")
+    assert found is not None
+    return [[pod.name for pod in maker.pods] for maker in view.room_makers(found) or ()]
+
+
+def test_many_small_pods_could_make_room_together() -> None:
+    small = [gpu_pod(f"p-{n}", {GPU: 1}, on="n") for n in range(40)]
+    [made] = makers_on_one_node(*small, waits={GPU: 20})
+    assert len(made) == 20
+
+
+def test_no_pod_is_named_that_need_not_end() -> None:
+    pods = [
+        gpu_pod("a", {GPU: 20}, on="n"),
+        gpu_pod("bystander", {GPU: 15}, on="n"),
+        gpu_pod("other", {GPU: 5}, on="n"),
+        gpu_pod("cpu", {"cpu": "60"}, on="n"),
+    ]
+    assert makers_on_one_node(*pods, waits={GPU: 20, "cpu": "30"}) == [["a", "cpu"]]
 
 
 def test_static_pods_make_no_room() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from cluster.accounting.account import CountedPod, NodeLoad, Object
 from cluster.why.nodes import Node, read_node
 
-_MAX_TRIED_PODS = 16  # of one node
+_MAX_TRIED_PODS = 16  # of one node, each for itself
 _DAEMON_SET = "daemonset/"  # makes a new pod at once
 
 
 class RoomMaker(NamedTuple):
-    """A node that would take a pod if some of its `pods` ended: as few as are enough."""
+    """A node that would take a pod if all of its `pods` ended, of which each one is needed.
+
+    Of more than 16 pods some may not be needed.
+    """
 
     node: str
     pods: tuple[CountedPod, ...]
@@ -25,8 +29,7 @@ def room_makers(
     """Return the nodes that pods could make room on, those first where the fewest have to end.
 
     `nodes` are objects with what counts of their pods; `takes` says whether a node would take the
-    pod that waits. Pods of DaemonSets and static pods make no room: they come
-    back.
+    pod that waits. Pods of DaemonSets and static pods make no room: they come back.
     """
     found = filter(None, (_on_node(raw, pods, takes) for raw, pods in nodes))
     return sorted(found, key=lambda one: (len(one.pods), *map(_size, one.pods), one.node))
@@ -39,26 +42,32 @@ def _on_node(
         (pod for pod in pods if not (pod.is_static or pod.owner.startswith(_DAEMON_SET))),
         key=_size,
         reverse=True,
-    )[:_MAX_TRIED_PODS]
+    )
 
     def is_enough(gone: Sequence[CountedPod]) -> bool:
-        return takes(read_node(raw, _load(pod for pod in pods if pod not in gone)))
+        ended = {id(pod) for pod in gone}
+        return takes(read_node(raw, _load(pod for pod in pods if id(pod) not in ended)))
 
     if not ending or not is_enough(ending):
         return None
-    enough = next(filter(is_enough, _tries(ending)))
-    return RoomMaker(ending[0].node, tuple(enough))
+    largest = ending[:_MAX_TRIED_PODS]
+    alone = next((pod for pod in reversed(largest) if is_enough((pod,))), None)
+    enough = (alone,) if alone else _needed(ending, is_enough)
+    return RoomMaker(ending[0].node, enough)
 
 
-def _tries(ending: Sequence[CountedPod]) -> Iterator[Sequence[CountedPod]]:
-    """Yield one pod alone, the smallest first, then the two largest, the three largest, and so on.
-
-    The last are all of them.
-    """
-    for pod in reversed(ending):
-        yield (pod,)
-    for count in range(2, len(ending) + 1):
-        yield ending[:count]
+def _needed(
+    ending: Sequence[CountedPod], is_enough: Callable[[Sequence[CountedPod]], bool]
+) -> tuple[CountedPod, ...]:
+    """Return the largest pods that are enough together, without those that are not needed."""
+    sizes = range(1, len(ending) + 1)
+    enough = [*ending[: sizes[bisect_left(sizes, 1, key=lambda size: is_enough(ending[:size]))]]]
+    if len(enough) <= _MAX_TRIED_PODS:
+        for pod in reversed(enough.copy()):
+            fewer = [each for each in enough if each is not pod]
+            if is_enough(fewer):
+                enough = fewer
+    return tuple(enough)
 
 
 def _size(pod: CountedPod) -> tuple[float, int]:

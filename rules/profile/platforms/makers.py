@@ -319,7 +319,8 @@ AGENT_SHELLS_PATTERN = r"^(.*/)?(sh|bash|ash|dash|ksh|zsh|busybox)$"
 """A regular expression of the programs by which a manifest lets an agent run a script."""
 # AWS's manifest of Neuron Monitor, and Ascend Device Plugin's, whose program was `ascendplugin`.
 AGENT_SCRIPT_PATTERN = (
-    r"^[^ ]+ (-c )?(-- )?(neuron-monitor \| neuron-monitor-prometheus\.py|device-plugin|ascendplugin)"
+    r"^[^ ]+ (-c )?(-- )?"
+    r"(neuron-monitor \| neuron-monitor-prometheus\.py|device-plugin|ascendplugin)"
     r"([ \t\n]+[A-Za-z0-9_./=:,-]+)*[ \t\n]*$"
 )
 """A regular expression of the scripts in makers' own manifests, behind a shell and its flags."""
