@@ -49,7 +49,7 @@ GIT_ENVIRONMENT = {
 
 
 class GitBounds:
-    """What git may do in this process, which narrows it before it runs git.
+    """The bounds of git in this process, which narrows them before it runs git.
 
     `seconds` is how long a command may take. With `reads_only_gitignore`, nothing is ignored but
     what `.gitignore` files name.
