@@ -177,16 +177,25 @@ def may_need_gpu_nodes(pod: Pod, inventory: Inventory, other_devices: Collection
     )
 
 
-def asks_for_any_gpu(pod: Pod, inventory: Inventory, other_devices: Collection[str] = ()) -> bool:
+def asks_for_any_gpu(
+    pod: Pod,
+    inventory: Inventory,
+    other_devices: Collection[str] = (),
+    *,
+    has_placeholders: bool = False,
+) -> bool:
     """Return whether the pod asks for a GPU, for what may be one, or has a claim that may be.
 
     A resource that no profile knows may be a GPU by its name, unless one of the patterns
     `other_devices` matches it; one that a profile knows is, also in a wrong place. A part of a GPU
     counts where the pod names a scheduler that gives it, of any profile: without that scheduler
-    nothing places the pod. For claims see `may_need_gpu_nodes`.
+    nothing places the pod; with `has_placeholders`, also if a placeholder stands for its amount, as
+    in a file. For claims see `may_need_gpu_nodes`.
     """
     return (
-        pod.profile.gives_share(pod.annotations, pod.labels, pod.scheduler)
+        pod.profile.gives_share(
+            pod.annotations, pod.labels, pod.scheduler, has_placeholders=has_placeholders
+        )
         or any(
             asks_for_gpu(container)
             or any(

@@ -341,13 +341,27 @@ class Profile:
         return not givers or any(scheduler in (s.name, *s.alternatives) for s in givers)
 
     def gives_share(
-        self, annotations: Mapping[str, Any], labels: Mapping[str, Any], scheduler: str
+        self,
+        annotations: Mapping[str, Any],
+        labels: Mapping[str, Any],
+        scheduler: str,
+        *,
+        has_placeholders: bool,
     ) -> bool:
-        """Return whether `scheduler` gives a part of a GPU to such a pod, in any profile."""
+        """Return whether `scheduler` gives a part of a GPU to such a pod, in any profile.
+
+        With `has_placeholders`, one may stand for an amount.
+        """
+
+        def is_amount(value: Any) -> bool:
+            text = as_text(value)
+            is_number = re.search(POSITIVE_NUMBER_PATTERN, text) is not None
+            return is_number or (has_placeholders and has_placeholder(text))
+
         return any(
             request.annotation in annotations
             and not (request.label and labels.get(request.label) != SHARE_LABEL_VALUE)
-            and not (request.is_amount and _is_no_amount(annotations[request.annotation]))
+            and (not request.is_amount or is_amount(annotations[request.annotation]))
             for request in self.share_requests.get(scheduler, ())
         )
 
@@ -407,11 +421,6 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         share_requests=_share_requests((*chosen, *known)),
         limit_quotas=union_in_order(p.limit_quotas for p in chosen),
     )
-
-
-def _is_no_amount(value: Any) -> bool:
-    text = as_text(value)
-    return not has_placeholder(text) and re.search(POSITIVE_NUMBER_PATTERN, text) is None
 
 
 def _share_requests(profiles: Iterable[Profile]) -> dict[str, tuple[ShareRequest, ...]]:

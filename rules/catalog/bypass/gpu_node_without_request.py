@@ -153,7 +153,12 @@ def _asks_for_gpu(pod: Pod, context: Context) -> bool:
     """
     if pod.spec.get("nodeName") and not pod.exists:
         return any(map(asks_for_known_gpu, pod.containers))
-    return asks_for_any_gpu(pod, context.inventory, context.options["other_devices"])
+    return asks_for_any_gpu(
+        pod,
+        context.inventory,
+        context.options["other_devices"],
+        has_placeholders=context.operation is None,
+    )
 
 
 def _findings_of_running_pod(pod: Pod, context: Context) -> Findings:
