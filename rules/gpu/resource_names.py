@@ -104,7 +104,7 @@ def misspelt_resources(
         if right := (
             RIGHT_NAME_BY_MISTAKE.get(name)
             or next(filter(profile.resource, spellings), None)
-            or next((known for known in profile.resources if known.lower() == name.lower()), None)
+            or profile.resource_name_in_any_case(name)
         ):
             misspelt[name] = Misspelling(right, is_known=True)
         elif len(compared) < MAX_COMPARED_NAMES:

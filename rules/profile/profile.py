@@ -294,6 +294,7 @@ class Profile:
         self.variable_traits: BoundedCache[str, int] = BoundedCache()
         self._components: BoundedCache[str, tuple[Component, ...]] = BoundedCache()
         self._resources = PatternIndex(resources)
+        self._name_by_lower_case = _by_lower_case(resources)
         self._labels = PatternIndex(node_labels)
         self._exclusive_vendors = {r.vendor for r in resources.values() if r.exclusive}
         self._visible_devices = PatternIndex(visible_devices)
@@ -310,11 +311,16 @@ class Profile:
         """The GPU resource that `name` is, or None if it is nothing known."""
         return self._resources.find(name)
 
+    def resource_name_in_any_case(self, name: str) -> str | None:
+        """The first name of a resource that differs from `name` in nothing but upper case."""
+        return self._name_by_lower_case.get(name.lower())
+
     def with_resources(self, more: Mapping[str, Resource]) -> "Profile":
         """Return the same profile that also knows the resources `more`."""
         profile = copy(self)
         profile.resources = {**self.resources, **more}
         profile._resources = PatternIndex(profile.resources)  # noqa: SLF001  # its own
+        profile._name_by_lower_case = _by_lower_case(profile.resources)  # noqa: SLF001
         return profile
 
     def visible_variable(self, name: str) -> VisibleDevices | None:
@@ -421,6 +427,14 @@ def merge_profiles(chosen: Iterable[Profile], known: Iterable[Profile]) -> Profi
         share_requests=_share_requests((*chosen, *known)),
         limit_quotas=union_in_order(p.limit_quotas for p in chosen),
     )
+
+
+def _by_lower_case(names: Iterable[str]) -> dict[str, str]:
+    """The first of `names` for each form in lower case."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name.lower(), name)
+    return found
 
 
 def _share_requests(profiles: Iterable[Profile]) -> dict[str, tuple[ShareRequest, ...]]:
