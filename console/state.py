@@ -82,7 +82,7 @@ class Audit(NamedTuple):
     read_at: datetime.datetime
 
 
-class Examined(NamedTuple):
+class Examination(NamedTuple):
     """The rows of `gpuward doctor`, and when they were made."""
 
     rows: tuple[Row, ...]
@@ -139,7 +139,7 @@ class ClusterState:
         self._audit_lock = threading.Lock()
         self._audits: dict[bool, tuple[float, Audit]] = {}
         self._doctor_lock = threading.Lock()
-        self._doctor: tuple[float, Examined] | None = None
+        self._doctor: tuple[float, Examination] | None = None
         self.prometheus: Prometheus | None = None
         """Knows how busy cards were; None if the user has named none."""
         self.decision_log = DecisionLog()
@@ -393,7 +393,7 @@ class ClusterState:
                 self._audits[only_refused] = self._monotonic(), found
             return found
 
-    def doctor(self) -> Examined:
+    def doctor(self) -> Examination:
         """Return what the checks of `gpuward doctor` find that only read objects.
 
         Raises SourceError.
@@ -402,11 +402,11 @@ class ClusterState:
             now = self._monotonic()
             if self._doctor is None or (self.is_live and now - self._doctor[0] > AUDIT_SECONDS):
                 facts = read_facts(self._reader, self.policy, self._read_log)
-                found = Examined(tuple(examine_objects(facts)), _now())
+                found = Examination(tuple(examine_objects(facts)), _now())
                 self._doctor = self._monotonic(), found
             return self._doctor[1]
 
-    def known_doctor(self) -> Examined | None:
+    def known_doctor(self) -> Examination | None:
         """Return the last result of `doctor`; None if there is none yet, or it is too old."""
         known = self._doctor
         if known is None or (self.is_live and self._monotonic() - known[0] > AUDIT_SECONDS):

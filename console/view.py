@@ -18,7 +18,7 @@ from console.pages.decisions import WebhookFacts
 from console.pages.findings import FixPreview
 from console.pages.gpus import OTHERS, Teams, without_names_of_others
 from console.pages.nodes import NodePage, node_page
-from console.state import ClusterState, Examined, Trend
+from console.state import ClusterState, Examination, Trend
 from console.utilisation import Utilisation
 from policies.policy import Policy
 from reports.findings import LocatedFinding
@@ -145,14 +145,14 @@ class View:
             {(each.namespace, each.name): each.held_since for each in usage.consumers}
         )
 
-    def doctor(self) -> Examined | None:
+    def doctor(self) -> Examination | None:
         """Return what `gpuward doctor` finds; None for who does not see all namespaces.
 
         The rows may name anything of the cluster.
         """
         return self._state.doctor() if self.sees_all else None
 
-    def known_doctor(self) -> Examined | None:
+    def known_doctor(self) -> Examination | None:
         """Return the last result of `doctor`; None if there is none, or the viewer may not know."""
         return self._state.known_doctor() if self.sees_all else None
 

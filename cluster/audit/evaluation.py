@@ -356,9 +356,8 @@ class PodRemarks:
         self._add_share(evaluated)
         namespace = namespace_in(evaluated.raw)
         errors = [f for f in evaluated.findings if f.action is Action.DENY]
-        if evaluated.is_kept_off and all(map(_is_about_present_node, errors)):
-            pass  # a new one would be fixed
-        elif errors:
+        would_be_fixed = evaluated.is_kept_off and all(map(_is_about_present_node, errors))
+        if errors and not would_be_fixed:
             is_denied = self._facts.mode_of(namespace) == Action.DENY.word
             if is_denied and not self._facts.is_excluded(namespace):
                 self._refused[namespace][self._owner(evaluated)] += 1

@@ -139,7 +139,7 @@ class Waiting(NamedTuple):
     since: str
 
 
-class Hidden(NamedTuple):
+class HiddenCounts(NamedTuple):
     """The numbers of what the filter hides, and the page would show without it."""
 
     nodes: int = 0
@@ -169,7 +169,7 @@ class RowWithoutGpu(NamedTuple):
     memory: str
 
 
-class Idle(NamedTuple):
+class IdleCards(NamedTuple):
     """A pod with cards that were not busy: the amount of the resource, since when, and how busy."""
 
     namespace: str
@@ -210,7 +210,7 @@ class GpusPage(NamedTuple):
     all_namespaces: tuple[str, ...]
     all_teams: tuple[str, ...]
     filter: Filter
-    hidden: Hidden
+    hidden: HiddenCounts
     shown: int
     matching: int
     nodes: int
@@ -403,7 +403,7 @@ def gpus_page(
         if teams is not None
         else (),
         filter=wanted,
-        hidden=Hidden() if wanted.is_empty else _hidden(usage, chosen, all_holders, holders),
+        hidden=HiddenCounts() if wanted.is_empty else _hidden(usage, chosen, all_holders, holders),
         shown=len(shown),
         matching=len(nodes),
         nodes=len(usage.nodes),
@@ -416,7 +416,7 @@ def _hidden(
     chosen: Usage,
     all_holders: Mapping[str, int],
     holders: Mapping[str, tuple[tuple[Holder, ...], int]],
-) -> Hidden:
+) -> HiddenCounts:
     """Return how many of each are in `usage` and not in `chosen`.
 
     `all_holders` are how many holders of each kind there are, and `holders` those in `chosen` with
@@ -429,7 +429,7 @@ def _hidden(
     less_holders = {
         kind: all_holders[kind] - len(rows) - others for kind, (rows, others) in holders.items()
     }
-    return Hidden(
+    return HiddenCounts(
         nodes=less(lambda one: len(one.nodes)),
         waiting=less(
             lambda one: sum(1 for _ in _waiting(one.consumers)) + _nameless_waiting(one.consumers)
@@ -447,18 +447,18 @@ def _resources(consumers: Iterable[Consumer]) -> tuple[str, ...]:
 
 def idle_holders(
     usage: Usage, wanted: Filter, teams: Teams | None, resource: str, utilisation: Utilisation
-) -> tuple[Idle, ...]:
+) -> tuple[IdleCards, ...]:
     """Return the pods with most of `resource` that was not busy in the last day.
 
     Those of which that is not known are left out.
     """
-    found: list[tuple[float, Idle]] = []
+    found: list[tuple[float, IdleCards]] = []
     for consumer in filtered(usage, wanted, teams or {}).consumers:
         amount = consumer.amounts.get(resource)
         busy = utilisation.by_pod.get((consumer.namespace, consumer.name))
         if amount and busy and busy.day is not None and consumer.node:
             idle = float(amount) * (1 - busy.day / 100)
-            row = Idle(
+            row = IdleCards(
                 namespace=consumer.namespace,
                 name=consumer.name,
                 owner=consumer.owner,

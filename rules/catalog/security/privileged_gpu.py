@@ -23,8 +23,9 @@ ACK's sample images: such a pod may run where no GPU is. A toleration of all tai
 node agents have it.
 Pods that the DaemonSet controller creates may be agents. Of these only a request and the selection
 of GPU nodes count, and about an image that is known to use such devices the rule warns, except
-those of agents that run their own program: NVIDIA's, and of other makers those in a folder of the
-maker whose name shows a device plugin, an exporter or the like.
+those of agents: NVIDIA's that run their own program, and of other makers those in a folder of the
+maker whose name shows a device plugin, an exporter or the like, unless a shell runs in them with a
+script that the maker's manifests do not have.
 
 Why it matters
 --------------

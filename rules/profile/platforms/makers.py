@@ -315,8 +315,8 @@ AGENT_IMAGE_PATTERN = (
 They are in a folder of their maker, the first one after the registry's host if there is one: with
 any owner, everybody could choose such a name.
 """
-AGENT_SHELLS_PATTERN = r"^(.*/)?(sh|bash|ash|dash|ksh|zsh|busybox)$"
-"""A regular expression of the programs by which a manifest lets an agent run a script."""
+AGENT_SHELLS_PATTERN = r"^(.*/)?(sh|bash|ash|dash|ksh|zsh|busybox|env|nsenter|chroot)$"
+"""A regular expression of the programs by which an agent runs a script or another program."""
 # AWS's manifest of Neuron Monitor, and Ascend Device Plugin's, whose program was `ascendplugin`.
 AGENT_SCRIPT_PATTERN = (
     r"^[^ ]+ (-c )?(-- )?"
