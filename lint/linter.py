@@ -66,10 +66,6 @@ _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
 # One of them is in every file that `manifests_of_other_programs` reads.
 _MAY_BE_OF_OTHER_PROGRAM = re.compile(r"k8s|openshift_raw|podSpec|pod_spec").search
-# A here-document, an object in flow style, or one that begins a quoted text.
-_MAY_HAVE_MANIFEST_IN_COMMAND = re.compile(
-    r"""<<|[{,]\s*(?:\\n\s*)?\\*["']?apiVersion\\*["']?\s*:|["']apiVersion:"""
-).search
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} texts, such as those of ConfigMaps, one in another"
 )
@@ -308,7 +304,7 @@ class Linter:
         objects = [raw for raw, _ in flatten_lists(as_object(document.value), ())]
         has_texts = any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects)
         has_applied = any(has_manifest_texts(group_of(raw)) for raw in objects)
-        has_commands = pods and _MAY_HAVE_MANIFEST_IN_COMMAND(file.source.text)
+        has_commands = pods and file.may_have_manifest_in_command
         if not (has_texts or has_applied or has_commands):
             return
         from sources import embedded_manifests as embedded  # noqa: PLC0415  # few files need it

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
@@ -30,6 +30,10 @@ class Span(NamedTuple):
     column: int
 
 
+# One set of characters comes first, so that the search passes over all others quickly.
+_OBJECT_IN_TEXT = re.compile(
+    r"""[{,"'](?:(?<=[{,])\s*(?:\\n\s*)?\\*["']?apiVersion\\*["']?\s*:|(?<=["'])apiVersion:)"""
+)
 # In YAML and in JSON.
 _SECRET = re.compile(r"""\bkind["']?[ \t]*:[ \t]*["']?Secret\b""")
 
@@ -147,6 +151,8 @@ class File:
             )
         self.source = source
         self._shift = 0
+        self._other_chunks: list[Chunk] | None = None
+        """What `other_documents` reads, as soon as `manifests` has read all."""
 
     def shifted(self, shift: int) -> "File":
         """Return the file for documents that were read `shift` characters before their place."""
@@ -154,6 +160,7 @@ class File:
         view._shift = shift
         view._lines = self._lines
         view.has_secret = self.has_secret
+        view.may_have_manifest_in_command = self.may_have_manifest_in_command
         return view
 
     @property
@@ -164,7 +171,17 @@ class File:
     @cached_property
     def has_secret(self) -> bool:
         """Return whether a Secret may be in the file: then reports show no more than a span."""
-        return self.original.is_beside_secret or bool(_SECRET.search(self.source.text))
+        text = self.source.text
+        return self.original.is_beside_secret or ("Secret" in text and bool(_SECRET.search(text)))
+
+    @cached_property
+    def may_have_manifest_in_command(self) -> bool:
+        """Return whether a command in the file may have a manifest in its text.
+
+        It is a here-document, an object in flow style, or one that begins a quoted text.
+        """
+        text = self.source.text
+        return "<<" in text or _OBJECT_IN_TEXT.search(text) is not None
 
     @cached_property
     def _lines(self) -> Lines:
@@ -224,6 +241,7 @@ class File:
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""
         read_chunk = self.source.reader.read if self.source.reader else read
+        other_chunks: list[Chunk] = []
         for number, chunk in enumerate(split(self.source.text)):
             if number >= MAX_DOCUMENTS:
                 line, _ = self.position(chunk.start)
@@ -237,6 +255,9 @@ class File:
                 continue
             if document is not None and is_kubernetes(document.value):
                 yield document
+            elif document is not None:
+                other_chunks.append(chunk)
+        self._other_chunks = other_chunks
 
     def _unparsed(self, chunk: Chunk, error: YamlError) -> UnparsedDocument:
         text, why = self.source.text, error.message
@@ -268,7 +289,10 @@ class File:
 
     def other_documents(self) -> Iterator[Document]:
         """The documents that are no objects of Kubernetes."""
-        for chunk in islice(split(self.source.text), MAX_DOCUMENTS):
+        chunks: Iterable[Chunk] = islice(split(self.source.text), MAX_DOCUMENTS)
+        if self._other_chunks is not None:
+            chunks = self._other_chunks
+        for chunk in chunks:
             try:
                 document = read(chunk)
             except YamlError:

@@ -200,3 +200,11 @@ def test_standard_input_is_read_in_parts() -> None:
     linter = Linter(OnePolicy(default_policy()), Context(TODAY))
     linter.evaluate(large_files.split_large_inputs([StandardInput("<stdin>", read)]))
     assert (linter.results.pods, linter.results.file_count) == (60, 1)
+
+
+def test_a_file_of_many_documents_is_read_in_linear_time(tmp_path: Path) -> None:
+    """Not a measurement: where each document searches the whole file, this takes minutes."""
+    words = " ".join(["many words"] * 100)
+    file = tmp_path / "many.yaml"
+    file.write_text("---\n".join(POD.format(n=n, comment=words) for n in range(4000)), "utf-8")
+    assert linted(file, in_parts=False).pods == 4000
