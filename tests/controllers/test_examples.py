@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from policies.loading import default_policy
-from tests.testkit.admission.in_process import Exports
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import TIMEOUT, eventually
 from tests.testkit.controllers.controller import Controller
@@ -33,9 +31,6 @@ from tests.testkit.controllers.steps import (
     wait_for_pods,
 )
 from tests.testkit.end_to_end.steps import apply, list_pods
-from webhook.in_process.fixes import fix_objects
-from webhook.in_process.objects import ExportOptions, policy_objects
-from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.controllers.fixtures"]
 NODE, OTHER_NODE = "gpu-controllers", "cpu-controllers"
@@ -58,20 +53,6 @@ def cluster(plane: ControlPlane, running: dict[str, Controller]) -> Iterator[Con
     yield plane
     for node in (NODE, OTHER_NODE):
         plane.request("DELETE", f"/api/v1/nodes/{node}")
-
-
-@pytest.fixture(scope="module", params=["webhook", "policies"])
-def new_namespace(
-    request: pytest.FixtureRequest, cluster: ControlPlane, exports: Exports
-) -> Iterator[Callable[[], str]]:
-    """Makes namespaces in mode deny: of the webhook, or of the policies that gpuward exports."""
-    if request.param == "webhook":
-        request.getfixturevalue("server")
-        yield lambda: cluster.namespace({MODE_LABEL: "deny"})
-        return
-    first = exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
-    yield lambda: exports.namespace_like(first)
-    exports.remove(first)
 
 
 @pytest.fixture

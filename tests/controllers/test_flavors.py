@@ -42,10 +42,9 @@ from tests.testkit.controllers.examples import (
     training_runtime,
 )
 from tests.testkit.controllers.steps import (
+    created,
     gpu_pods,
-    remove,
     repeated_writes,
-    run,
     wait_for_pods,
 )
 from tests.testkit.end_to_end.steps import apply, list_pods, namespace_with_policy
@@ -135,15 +134,14 @@ def test_kueue_never_admits_what_the_rule_reports(
     cluster: ControlPlane, warned: str, name: str
 ) -> None:
     example = KINDS[name]().queued("tainted")
-    apply(cluster, warned, example.manifest)
-    if _is_reported(example, warned):
-        says = lambda: _says_untolerated(cluster, warned)  # noqa: E731
-        eventually(says, what="Kueue names the taint")
-        # Of a LeaderWorkerSet there are pods, behind Kueue's gate.
-        assert not [each for each in list_pods(cluster, warned) if each["spec"].get("nodeName")]
-    else:
-        wait_for_pods(cluster, warned, example)
-    remove(cluster, warned, example)
+    with created(cluster, warned, example):
+        if _is_reported(example, warned):
+            says = lambda: _says_untolerated(cluster, warned)  # noqa: E731
+            eventually(says, what="Kueue names the taint")
+            # Of a LeaderWorkerSet there are pods, behind Kueue's gate.
+            assert not [each for each in list_pods(cluster, warned) if each["spec"].get("nodeName")]
+        else:
+            wait_for_pods(cluster, warned, example)
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in NOT_FIXED])
@@ -152,19 +150,18 @@ def test_a_policy_that_fixes_workloads_lets_kueue_admit_them(
 ) -> None:
     started = datetime.datetime.now(datetime.UTC)
     example = KINDS[name]().queued("tainted")
-    apply(cluster, fixed, example.manifest)
-    pods = gpu_pods(wait_for_pods(cluster, fixed, example))
-    assert {each["spec"]["nodeName"] for each in pods} == {NODE}
-    for each in pods:
-        tolerations = [json.dumps(t, sort_keys=True) for t in each["spec"]["tolerations"]]
-        assert len(tolerations) == len(set(tolerations))
-    # JobSet refuses a second apply of what it has completed itself.
-    again = apply(cluster, fixed, example.manifest, check=name != "job_set")
-    assert (again.returncode == 0) is (name != "job_set")
-    stored = cluster.kubectl("get", example.resource, "-n", fixed, "-o", "json").stdout
-    assert stored.count('"key": "nvidia.com/gpu"') == TEMPLATES[name]
-    assert repeated_writes(cluster, fixed, started) == {}
-    remove(cluster, fixed, example)
+    with created(cluster, fixed, example):
+        pods = gpu_pods(wait_for_pods(cluster, fixed, example))
+        assert {each["spec"]["nodeName"] for each in pods} == {NODE}
+        for each in pods:
+            tolerations = [json.dumps(t, sort_keys=True) for t in each["spec"]["tolerations"]]
+            assert len(tolerations) == len(set(tolerations))
+        # JobSet refuses a second apply of what it has completed itself.
+        again = apply(cluster, fixed, example.manifest, check=name != "job_set")
+        assert (again.returncode == 0) is (name != "job_set")
+        stored = cluster.kubectl("get", example.resource, "-n", fixed, "-o", "json").stdout
+        assert stored.count('"key": "nvidia.com/gpu"') == TEMPLATES[name]
+        assert repeated_writes(cluster, fixed, started) == {}
 
 
 def test_why_and_the_audit_know_the_runtime_of_a_train_job(
@@ -178,30 +175,28 @@ def test_why_and_the_audit_know_the_runtime_of_a_train_job(
     assert why(["--manifest", str(file), *where]) == 1
     assert "Kueue never admits" in capsys.readouterr().out
     example = EXAMPLES["train_job"]().queued("tainted")
-    apply(cluster, warned, example.manifest)
-    eventually(lambda: _says_untolerated(cluster, warned), what="Kueue names the taint")
-    assert why([f"trainjob/{manifest['metadata']['name']}", *where]) == 1
-    assert "untolerated taint" in capsys.readouterr().out
-    audit([*where, "-o", "json"])
-    findings = json.loads(capsys.readouterr().out)["findings"]
-    assert "untolerated-flavor" in {
-        finding["rule"] for finding in findings if finding["kind"] == "TrainJob"
-    }
-    remove(cluster, warned, example)
+    with created(cluster, warned, example):
+        eventually(lambda: _says_untolerated(cluster, warned), what="Kueue names the taint")
+        assert why([f"trainjob/{manifest['metadata']['name']}", *where]) == 1
+        assert "untolerated taint" in capsys.readouterr().out
+        audit([*where, "-o", "json"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        assert "untolerated-flavor" in {
+            finding["rule"] for finding in findings if finding["kind"] == "TrainJob"
+        }
 
 
 def test_doctor_names_the_flavor_and_who_waits_for_it(
     cluster: ControlPlane, warned: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     example = EXAMPLES["job"]().queued("tainted")
-    apply(cluster, warned, example.manifest)
-    eventually(lambda: _says_untolerated(cluster, warned), what="Kueue names the taint")
-    doctor(["--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    [row] = [row for row in rows if row["subject"] == "resourceflavor/tainted"]
-    assert row["state"] == "wrong"
-    assert [name.partition(" in ")[2] for name in row["names"]] == [warned]
-    remove(cluster, warned, example)
+    with created(cluster, warned, example):
+        eventually(lambda: _says_untolerated(cluster, warned), what="Kueue names the taint")
+        doctor(["--kubeconfig", str(cluster.kubeconfig), "-o", "json"])
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        [row] = [row for row in rows if row["subject"] == "resourceflavor/tainted"]
+        assert row["state"] == "wrong"
+        assert [name.partition(" in ")[2] for name in row["names"]] == [warned]
 
 
 def test_a_flavor_that_adds_the_toleration_needs_nothing_else(
@@ -214,8 +209,9 @@ def test_a_flavor_that_adds_the_toleration_needs_nothing_else(
     apply(cluster, warned, local_queue("tolerated", "tolerated"))
     for make in EXAMPLES.values():
         example = make().queued("tolerated")
-        run(cluster, warned, example)
-        remove(cluster, warned, example)
+        with created(cluster, warned, example) as warnings:
+            assert "[untolerated-flavor]" not in warnings
+            wait_for_pods(cluster, warned, example)
 
 
 # One of their templates asks for no GPU.
@@ -240,18 +236,18 @@ def test_all_flavors_of_the_queue_are_gpu_nodes(
     assert why(["--manifest", str(file), *where]) == 1
     said = " ".join(capsys.readouterr().out.split())
     assert "which asks for no GPU, does not tolerate the taint" in said
-    apply(cluster, fixed, example.manifest)
-    eventually(lambda: _says_untolerated(cluster, fixed), what="Kueue names the taint")
-    assert not list_pods(cluster, fixed)
-    audit([*where, "-o", "json"])
-    findings = json.loads(capsys.readouterr().out)["findings"]
-    [told] = [
-        finding["message"]
-        for finding in findings
-        if (finding["kind"], finding["rule"]) == (example.manifest["kind"], "untolerated-flavor")
-    ]
-    assert "which asks for no GPU" in told
-    remove(cluster, fixed, example)
+    with created(cluster, fixed, example):
+        eventually(lambda: _says_untolerated(cluster, fixed), what="Kueue names the taint")
+        assert not list_pods(cluster, fixed)
+        audit([*where, "-o", "json"])
+        findings = json.loads(capsys.readouterr().out)["findings"]
+        [told] = [
+            finding["message"]
+            for finding in findings
+            if (finding["kind"], finding["rule"])
+            == (example.manifest["kind"], "untolerated-flavor")
+        ]
+        assert "which asks for no GPU" in told
 
 
 POOL, SITE, RACK = "example.com/pool", "example.com/site", "example.com/rack"
@@ -410,19 +406,22 @@ def test_kueue_compares_templates_with_the_nodes_of_a_topology(
     """The rule, doctor and Kueue say the same of a template that does not tolerate the nodes."""
     apply(topology, warned, TOPOLOGY_LOCAL_QUEUE)
     example = EXAMPLES["job"]().queued("by-topology")
-    apply(topology, warned, example.manifest)
-    says = lambda: "nvidia.com/gpu=present:NoSchedule" in _workloads(topology, warned)  # noqa: E731
-    eventually(says, what="Kueue names the taint of the nodes")
-    assert not list_pods(topology, warned)
-    metadata = {**example.manifest["metadata"], "namespace": warned}
-    context = Context(TODAY, namespace=warned, inventory=_inventory_with_nodes(topology, warned))
-    found = check({**example.manifest, "metadata": metadata}, default_policy().rule_set(), context)
-    assert "untolerated-flavor" in {finding.rule for finding in found.findings}
-    doctor(["--kubeconfig", str(topology.kubeconfig), "-o", "json"])
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    [row] = [row for row in rows if row["subject"] == "topology/nodes"]
-    assert row["state"] == "wrong"
-    remove(topology, warned, example)
+    with created(topology, warned, example):
+        says = lambda: "nvidia.com/gpu=present:NoSchedule" in _workloads(topology, warned)  # noqa: E731
+        eventually(says, what="Kueue names the taint of the nodes")
+        assert not list_pods(topology, warned)
+        metadata = {**example.manifest["metadata"], "namespace": warned}
+        context = Context(
+            TODAY, namespace=warned, inventory=_inventory_with_nodes(topology, warned)
+        )
+        found = check(
+            {**example.manifest, "metadata": metadata}, default_policy().rule_set(), context
+        )
+        assert "untolerated-flavor" in {finding.rule for finding in found.findings}
+        doctor(["--kubeconfig", str(topology.kubeconfig), "-o", "json"])
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        [row] = [row for row in rows if row["subject"] == "topology/nodes"]
+        assert row["state"] == "wrong"
 
 
 def test_the_webhook_warns_about_the_taint_of_all_nodes_of_a_topology(
@@ -453,10 +452,9 @@ def test_the_webhook_warns_about_the_taint_of_all_nodes_of_a_topology(
             return True
 
         eventually(is_warned, what="the webhook has read the inventory")
-        apply(topology, namespace, example.manifest)
-        says = lambda: "present:NoSchedule" in _workloads(topology, namespace)  # noqa: E731
-        eventually(says, what="Kueue names the taint of the nodes")
-        remove(topology, namespace, example)
+        with created(topology, namespace, example):
+            says = lambda: "present:NoSchedule" in _workloads(topology, namespace)  # noqa: E731
+            eventually(says, what="Kueue names the taint of the nodes")
 
 
 # Of the others a template asks for no GPU, and gets no toleration of GPU nodes.
@@ -466,10 +464,9 @@ def test_a_policy_that_fixes_workloads_lets_kueue_choose_nodes(
 ) -> None:
     apply(topology, fixed, TOPOLOGY_LOCAL_QUEUE)
     example = KINDS[name]().queued("by-topology")
-    apply(topology, fixed, example.manifest)
-    pods = gpu_pods(wait_for_pods(topology, fixed, example))
-    assert {each["spec"]["nodeName"] for each in pods} == {NODE}
-    remove(topology, fixed, example)
+    with created(topology, fixed, example):
+        pods = gpu_pods(wait_for_pods(topology, fixed, example))
+        assert {each["spec"]["nodeName"] for each in pods} == {NODE}
 
 
 def test_a_template_without_gpus_needs_a_flavor_of_its_own(
@@ -478,10 +475,9 @@ def test_a_template_without_gpus_needs_a_flavor_of_its_own(
     """All flavors of the queue are GPU nodes: `doctor` says why Kueue never admits the driver."""
     apply(topology, fixed, TOPOLOGY_LOCAL_QUEUE)
     example = EXAMPLES["job_set"]().queued("by-topology")
-    apply(topology, fixed, example.manifest)
-    says = lambda: "nvidia.com/gpu=present:NoSchedule" in _workloads(topology, fixed)  # noqa: E731
-    eventually(says, what="Kueue names the taint of the nodes")
-    doctor(["--kubeconfig", str(topology.kubeconfig), "-o", "json"])
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert "topology/nodes" in {row["subject"] for row in rows if row["state"] == "wrong"}
-    remove(topology, fixed, example)
+    with created(topology, fixed, example):
+        says = lambda: "nvidia.com/gpu=present:NoSchedule" in _workloads(topology, fixed)  # noqa: E731
+        eventually(says, what="Kueue names the taint of the nodes")
+        doctor(["--kubeconfig", str(topology.kubeconfig), "-o", "json"])
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        assert "topology/nodes" in {row["subject"] for row in rows if row["state"] == "wrong"}

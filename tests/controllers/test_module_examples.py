@@ -1,5 +1,7 @@
 """Examples in the controllers' own Go modules get the same pods beside gpuward in mode deny.
 
+gpuward's webhook guards a namespace, and then the policies that gpuward exports.
+
 Nothing answers in simulated pods, so that what a RayJob or a RayService does next is not seen.
 """
 
@@ -7,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.build import module_folder
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import TIMEOUT, eventually
@@ -22,7 +23,6 @@ from tests.testkit.control_plane.sources import KUEUE, WORKLOAD_CONTROLLERS
 from tests.testkit.controllers.controller import Controller
 from tests.testkit.controllers.steps import events, gpu_pods
 from tests.testkit.end_to_end.steps import apply, list_pods
-from webhook.registration import MODE_LABEL
 
 pytest_plugins = ["tests.testkit.controllers.fixtures"]
 NODE, OTHER_NODE = "gpu-module-examples", "cpu-module-examples"
@@ -47,12 +47,9 @@ FILES = (
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    plane: ControlPlane, server: Server, running: dict[str, Controller]
-) -> Iterator[ControlPlane]:
-    """A cluster with the controllers, gpuward, a GPU node, and one for pods without GPUs."""
+def cluster(plane: ControlPlane, running: dict[str, Controller]) -> Iterator[ControlPlane]:
+    """A cluster with the controllers, a GPU node, and one for pods without GPUs."""
     assert running
-    assert server.url
     plane.gpu_node(NODE, gpus=16)
     plane.gpu_node(OTHER_NODE, gpus=0, taint=False)
     yield plane
@@ -75,10 +72,12 @@ def _pods(plane: ControlPlane, namespace: str) -> Counter[tuple[str, bool]]:
     FILES,
     ids=[Path(path).parent.name + "-" + Path(path).stem for _, path in FILES],
 )
-def test_an_example_gets_its_pods(cluster: ControlPlane, module: str, path: str) -> None:
+def test_an_example_gets_its_pods(
+    cluster: ControlPlane, new_namespace: Callable[[], str], module: str, path: str
+) -> None:
     file = module_folder(WORKLOAD_CONTROLLERS, module) / path
     accounts = set(re.findall(r"serviceAccountName: (\S+)", file.read_text(encoding="utf-8")))
-    guarded, unguarded = cluster.namespace({MODE_LABEL: "deny"}), cluster.namespace()
+    guarded, unguarded = new_namespace(), cluster.namespace()
     for namespace in (guarded, unguarded):
         for account in accounts:  # which the documents beside the example tell users to create
             cluster.kubectl("create", "serviceaccount", account, "-n", namespace)
@@ -98,14 +97,14 @@ def test_an_example_gets_its_pods(cluster: ControlPlane, module: str, path: str)
 
 @pytest.mark.parametrize("name", ["llama3_2_1B", "llama3_2_3B", "qwen2_5_1.5B"])
 def test_a_train_job_with_a_runtime_of_torchtune_gets_its_pods(
-    cluster: ControlPlane, name: str
+    cluster: ControlPlane, new_namespace: Callable[[], str], name: str
 ) -> None:
     """The initializers complete at once, and the pods with GPUs follow them."""
     folder = module_folder(KUEUE, TRAINER) / "manifests/base/runtimes/torchtune"
     [file] = folder.rglob(f"{name}.yaml")
     cluster.kubectl("apply", "-f", str(file))
     runtime = yaml.safe_load(file.read_text(encoding="utf-8"))["metadata"]["name"]
-    guarded, unguarded = cluster.namespace({MODE_LABEL: "deny"}), cluster.namespace()
+    guarded, unguarded = new_namespace(), cluster.namespace()
     for namespace in (guarded, unguarded):
         apply(cluster, namespace, _volume(namespace))
         _create_train_job(cluster, namespace, runtime)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
 
+from policies.loading import default_policy
 from tests.testkit.admission.in_process import Exports
 from tests.testkit.control_plane.build import Programs, controllers
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.controllers.controller import Controller, built
 from tests.testkit.controllers.recipes import JOBSET, KUBERAY, KUEUE, LWS, TRAINER
+from webhook.in_process.fixes import fix_objects
+from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.registration import MODE_LABEL
 
 
 @pytest.fixture(scope="session")
@@ -40,3 +44,17 @@ def running(
             )
             for recipe in (JOBSET, LWS, KUBERAY, TRAINER, KUEUE)
         }
+
+
+@pytest.fixture(scope="module", params=["webhook", "policies"])
+def new_namespace(
+    request: pytest.FixtureRequest, plane: ControlPlane, exports: Exports
+) -> Iterator[Callable[[], str]]:
+    """Makes namespaces in mode deny: of the webhook, or of the policies that gpuward exports."""
+    if request.param == "webhook":
+        request.getfixturevalue("server")
+        yield lambda: plane.namespace({MODE_LABEL: "deny"})
+        return
+    first = exports.add(default_policy(), ExportOptions(), fix_objects, policy_objects)
+    yield lambda: exports.namespace_like(first)
+    exports.remove(first)

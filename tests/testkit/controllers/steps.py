@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.testkit.control_plane.plane import ControlPlane
@@ -86,6 +88,19 @@ def apply_again(plane: ControlPlane, namespace: str, example: Example) -> tuple[
         done = apply(plane, namespace, example.manifest, *options, check=False)
         said.append((done.stdout + done.stderr).replace(namespace, "NAMESPACE"))
     return tuple(said)
+
+
+@contextmanager
+def created(plane: ControlPlane, namespace: str, example: Example) -> Iterator[str]:
+    """Create a workload, and remove it at the end, also of a test that fails.
+
+    Yields the warnings that kubectl shows.
+    """
+    warnings = apply(plane, namespace, example.manifest).stderr
+    try:
+        yield warnings
+    finally:
+        remove(plane, namespace, example)
 
 
 def remove(
