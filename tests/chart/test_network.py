@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.testkit.chart.rendering import CI_VALUES, find_one, of_kind, pod_specs, render
+from tests.testkit.chart.rendering import CI_VALUES, find_one, of_kind, pod_specs, render, render_error
 
 POLICY_CHECKS = {"policy-check", "policy-test"}
 
@@ -90,6 +91,32 @@ def test_only_the_given_peers_may_connect_to_the_console() -> None:
     text = "console: {enabled: true, from: [{podSelector: {matchLabels: {app: proxy}}}]}"
     (rule,) = policy(f"{text}\nports: {{console: 18088}}", "gpuward-console")["ingress"]
     assert (ports(rule), rule["from"]) == ([18088], [peer])
+
+
+PROMETHEUS = "http://prometheus.monitoring:9090/prefix"
+
+
+def test_the_console_may_connect_to_the_prometheus_that_is_named() -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    prometheus = {"url": PROMETHEUS, "to": [peer]}
+    text = yaml.safe_dump({"console": {"enabled": True, "prometheus": prometheus}})
+    spec = policy(text, "gpuward-console")
+    assert (spec["policyTypes"], spec["egress"]) == (["Ingress", "Egress"], [{"to": [peer]}])
+    (container,) = pod_specs(render(text))["console"]["containers"]
+    assert f"--prometheus={PROMETHEUS}" in container["args"]
+
+
+def test_a_prometheus_that_the_console_could_not_reach_is_refused() -> None:
+    prometheus = {"url": PROMETHEUS}
+    values = {"console": {"enabled": True, "prometheus": prometheus}}
+    assert "console.prometheus.to" in render_error(yaml.safe_dump(values))
+    assert render(yaml.safe_dump({**values, "networkPolicy": {"enabled": False}}))
+
+
+@pytest.mark.parametrize("url", ["http://user:secret@prometheus", "prometheus:9090"])
+def test_the_address_of_prometheus_has_no_password(url: str) -> None:
+    values = {"console": {"enabled": True, "prometheus": {"url": url, "to": [{"podSelector": {}}]}}}
+    assert "prometheus" in render_error(yaml.safe_dump(values))
 
 
 def test_the_addresses_of_api_servers_can_be_given() -> None:

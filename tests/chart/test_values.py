@@ -31,6 +31,7 @@ OPEN_OBJECTS = {
     ),
     *("topologySpreadConstraints[]", "podSecurityContext", "securityContext"),
     "console.from[]",
+    "console.prometheus.to[]",
     *("networkPolicy.webhookFrom[]", "networkPolicy.apiServerTo[]", "networkPolicy.metricsFrom[]"),
     *("monitoring.serviceMonitor.relabelings[]", "monitoring.serviceMonitor.metricRelabelings[]"),
     "policy.rules.*.options",
