@@ -10,10 +10,11 @@ not know: `cGPU` for `cgpu`, and labels that differ from such a label by one let
 Other labels name models and drivers, and their values grow in number or are those of users. Of
 these the rule finds near misses of values that are known:
 
-- `cloud.google.com/gke-accelerator`, `cloud.google.com/gke-tpu-accelerator`, and Karpenter's and
-  EKS Auto Mode's `instance-gpu-name`, `instance-gpu-manufacturer` and `instance-accelerator-name`:
-  parts, such as `l4`, `nvidia-h100` and `tpu-v6e`, another case or punctuation, such as
-  `nvidia-L4`, and misspelt words. Another number is another model, which may be new.
+- `cloud.google.com/gke-accelerator`, `cloud.google.com/gke-tpu-accelerator`, Karpenter's and EKS
+  Auto Mode's `instance-gpu-name` and `instance-gpu-manufacturer`, and Karpenter's
+  `instance-accelerator-name`: parts, such as `l4`, `nvidia-h100` and `tpu-v6e`, another case or
+  punctuation, such as `nvidia-L4`, and misspelt words. Another number is another model, which may
+  be new.
 - `cloud.google.com/gke-gpu-partition-size`: sizes that no card has, such as `1g.7gb`, and those of
   the A30, which GKE does not offer.
 - `cloud.google.com/gke-gpu-driver-version`: everything but `default` and `latest`.

@@ -78,7 +78,7 @@ _ACCELERATORS_OF_AWS = LabelValues(
     device="accelerator",
     is_lower_case=True,
 )
-# EKS Auto Mode has Karpenter's labels under another domain
+# EKS Auto Mode has Karpenter's labels of GPUs under another domain
 # (https://docs.aws.amazon.com/eks/latest/userguide/create-node-pool.html).
 _DOMAINS_OF_AWS = ("karpenter.k8s.aws", "eks.amazonaws.com")
 
@@ -137,10 +137,7 @@ LABELS: Mapping[str, LabelValues] = MappingProxyType(
         ),
         **{f"{domain}/instance-gpu-name": _GPUS_OF_AWS for domain in _DOMAINS_OF_AWS},
         **{f"{domain}/instance-gpu-manufacturer": _MAKERS_OF_GPUS for domain in _DOMAINS_OF_AWS},
-        **{
-            f"{domain}/instance-accelerator-name": _ACCELERATORS_OF_AWS
-            for domain in _DOMAINS_OF_AWS
-        },
+        "karpenter.k8s.aws/instance-accelerator-name": _ACCELERATORS_OF_AWS,
     }
 )
 _WORD_PATTERN = "[a-z0-9]+"
