@@ -170,6 +170,7 @@ def _profile_from_raw(raw: Mapping[str, Any]) -> Profile:
             "hiddenValue": "hiding_value",
             "fromAnnotation": "from_annotation",
             "emptyGrants": "empty_grants",
+            "resourceAnnotations": "resource_annotations",
         }
         return {
             fields.get(key, key): tuple(value) if isinstance(value, list) else value

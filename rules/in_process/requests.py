@@ -75,11 +75,23 @@ def _named_container(word: Expression, otherwise: Expression) -> Expression:
 def fraction_resources(profile: Profile) -> Expression:
     """Return the resources of the nodes with the parts of GPUs that annotations ask for."""
     found = [
-        choose((_grants_fraction(fraction, profile), [fraction.resource]), otherwise=[])
+        choose((_grants_resource(fraction, profile), [fraction.resource]), otherwise=[])
         for fraction in profile.fractions
         if fraction.resource
     ]
     return concat(found)
+
+
+def _grants_resource(fraction: Fraction, profile: Profile) -> Expression:
+    """Return whether the pod gets a fraction and `Fraction.resource_for` it is not empty."""
+    values = fraction.resource_annotations.items()
+    return all_of(
+        _grants_fraction(fraction, profile),
+        *(
+            is_in(entry(OBJECT.annotations, annotation, "").lowerAscii(), ["", value])
+            for annotation, value in values
+        ),
+    )
 
 
 def _grants_fraction(fraction: Fraction, profile: Profile) -> Expression:

@@ -73,7 +73,7 @@ def matching_resource(pod: Pod, fact: Taint | NodeAffinity | Scheduler) -> str |
         annotations = union_in_order(
             fraction.annotations
             for fraction in pod.profile.fractions
-            if matches_any(fact.resources, fraction.resource)
+            if matches_any(fact.resources, fraction.resource_for(pod.annotations))
             and pod.profile.grants_fraction(fraction, pod.annotations, pod.scheduler)
         )
     return next((key for key in annotations if key in pod.annotations), None)

@@ -2,14 +2,20 @@
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Json, as_object, as_objects, as_text
 from rules.base.quantity import Quantity, parse
 from rules.base.text_matching import has_placeholder
 from rules.objects.object_ref import BUILT_IN_GROUPS, group_of, object_ref
 from rules.objects.pod import Pod
-from rules.placement.node_affinity import REQUIRED_AFFINITY, required_terms
+from rules.placement.node_affinity import (
+    REQUIRED_AFFINITY,
+    expression_values,
+    expressions,
+    is_empty_term,
+    required_terms,
+)
 from rules.placement.node_labels import GPU_CORE, GPU_COUNT, GPU_MEM, MODE_LABEL, allowed_values
 from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import POD_TEMPLATE_PATHS
@@ -162,6 +168,9 @@ def _joined_with_or(values: Iterable[str]) -> str:
 GKE_PARTITION_SIZE = "cloud.google.com/gke-gpu-partition-size"
 _PRODUCT_LABEL = "nvidia.com/gpu.product"
 _SHARING_STRATEGIES = frozenset({"time-slicing", "time-sharing", "mps"})
+_MAX_DIGITS_OF_CLIENTS = 6
+_ValueTests: TypeAlias = Mapping[str, Callable[[str], bool]]
+"""By label, whether a node with this value has cards of some sort."""
 
 
 def _is_strategy(value: str) -> bool:
@@ -169,14 +178,29 @@ def _is_strategy(value: str) -> bool:
     return value.lower().replace("_", "-") in _SHARING_STRATEGIES
 
 
+def _is_several(value: str) -> bool:
+    is_number = value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS_OF_CLIENTS
+    return is_number and int(value) > 1
+
+
 # https://github.com/NVIDIA/k8s-device-plugin, docs/gpu-feature-discovery: the product of shared
 # cards ends with -SHARED, and that of MIG devices has their profile after -MIG-.
-_SHARED_CARD_TESTS: Mapping[str, Callable[[str], bool]] = {
+# https://cloud.google.com/kubernetes-engine/docs/concepts/timesharing-gpus: nodes with shared cards
+# have both of GKE's labels, and pods may select either.
+_SHARED_CARD_TESTS: _ValueTests = {
     "nvidia.com/gpu.sharing-strategy": _is_strategy,
     "cloud.google.com/gke-gpu-sharing-strategy": _is_strategy,
+    "cloud.google.com/gke-max-shared-clients-per-gpu": _is_several,
     _PRODUCT_LABEL: lambda value: value.endswith("-SHARED"),
 }
-_MIG_CARD_TESTS: Mapping[str, Callable[[str], bool]] = {
+# Of these, labels that only nodes with such cards have: `Exists` selects them as well.
+_LABELS_OF_SHARED_CARDS_ALONE = frozenset(
+    {
+        "cloud.google.com/gke-gpu-sharing-strategy",
+        "cloud.google.com/gke-max-shared-clients-per-gpu",
+    }
+)
+_MIG_CARD_TESTS: _ValueTests = {
     GKE_PARTITION_SIZE: bool,
     _PRODUCT_LABEL: lambda value: "-MIG-" in value and not value.endswith("-SHARED"),
 }
@@ -184,12 +208,12 @@ _MIG_CARD_TESTS: Mapping[str, Callable[[str], bool]] = {
 
 def selects_shared_cards(pod: Pod) -> bool:
     """Return whether all nodes that `pod` may run on let several containers share a card."""
-    return _selects_by_labels(pod, _SHARED_CARD_TESTS)
+    return _selects_by_labels(pod, _SHARED_CARD_TESTS, _LABELS_OF_SHARED_CARDS_ALONE)
 
 
 def selects_mig_cards(pod: Pod) -> bool:
     """Return whether all nodes that `pod` may run on offer MIG devices as `nvidia.com/gpu`."""
-    return _selects_by_labels(pod, _MIG_CARD_TESTS)
+    return _selects_by_labels(pod, _MIG_CARD_TESTS, {GKE_PARTITION_SIZE})
 
 
 def offers_parts_of_cards(labels: Mapping[str, Any]) -> bool:
@@ -201,14 +225,31 @@ def offers_parts_of_cards(labels: Mapping[str, Any]) -> bool:
     )
 
 
-def _selects_by_labels(pod: Pod, labels: Mapping[str, Callable[[str], bool]]) -> bool:
+def _selects_by_labels(pod: Pod, tests: _ValueTests, alone: Collection[str]) -> bool:
+    """Return whether the labels that the pod demands show by `tests` that its nodes have the cards.
+
+    No other nodes have the labels in `alone`, so it is enough to demand that they exist. Of the
+    terms of a required affinity, each must show it.
+    """
     if not (pod.node_selector or pod.spec.get("affinity")):
         return False
-    for label, divides in labels.items():
+    for label, divides in tests.items():
         values = allowed_values(pod, label)
         if values and all(map(divides, values)):
             return True
-    return False
+    terms = [term for _, term in required_terms(pod) if not is_empty_term(term)]
+    return bool(terms) and all(
+        any(_shows(expression, tests, alone) for _, expression in expressions(term))
+        for term in terms
+    )
+
+
+def _shows(expression: Mapping[str, Any], tests: _ValueTests, alone: Collection[str]) -> bool:
+    key, operator = as_text(expression.get("key")), as_text(expression.get("operator"))
+    if operator == "In" and key in tests:
+        values = expression_values(expression)
+        return bool(values) and all(map(tests[key], values or ()))
+    return operator in {"Exists", "Gt"} and key in alone
 
 
 # The pools of ACK's nodes on which pods share cards. A pool is known by `nodeSelector` alone, if

@@ -148,7 +148,9 @@ class Fraction(NamedTuple):
     `cards` the number of cards; `mps: "true"` asks for MPS on the cards of the part. The scheduler
     refuses the resources in `excludes` beside them.
     `resource` is the resource of the nodes that have such parts: their taints and labels hold for
-    the pod as if it requested this resource.
+    the pod as if it requested this resource. `resource_annotations` are annotations with the value
+    of pods for these nodes, in small letters; where one has another value, the pod's node is
+    another, and one that is missing or empty says nothing.
     """
 
     annotations: tuple[str, ...]
@@ -159,7 +161,15 @@ class Fraction(NamedTuple):
     mps: str = ""
     excludes: tuple[str, ...] = ()
     resource: str = ""
+    resource_annotations: Mapping[str, str] = MappingProxyType({})
     vendor: str = "nvidia"
+
+    def resource_for(self, annotations: Mapping[str, Any]) -> str:
+        """Return `resource` if a pod with `annotations` needs nodes that have it; else empty."""
+        for annotation, value in self.resource_annotations.items():
+            if as_text(annotations.get(annotation)).lower() not in {"", value}:
+                return ""
+        return self.resource
 
 
 class ShareRequest(NamedTuple):
@@ -358,17 +368,34 @@ class Profile:
 
         With `has_placeholders`, one may stand for an amount.
         """
+        return bool(
+            self.share_annotation(annotations, labels, scheduler, has_placeholders=has_placeholders)
+        )
+
+    def share_annotation(
+        self,
+        annotations: Mapping[str, Any],
+        labels: Mapping[str, Any],
+        scheduler: str,
+        *,
+        has_placeholders: bool,
+    ) -> str:
+        """Return the annotation for which `gives_share` is true; empty if it is not."""
 
         def is_amount(value: Any) -> bool:
             text = as_text(value)
             is_number = re.search(POSITIVE_NUMBER_PATTERN, text) is not None
             return is_number or (has_placeholders and has_placeholder(text))
 
-        return any(
-            request.annotation in annotations
-            and not (request.label and labels.get(request.label) != SHARE_LABEL_VALUE)
-            and (not request.is_amount or is_amount(annotations[request.annotation]))
-            for request in self.share_requests.get(scheduler, ())
+        return next(
+            (
+                request.annotation
+                for request in self.share_requests.get(scheduler, ())
+                if request.annotation in annotations
+                and not (request.label and labels.get(request.label) != SHARE_LABEL_VALUE)
+                and (not request.is_amount or is_amount(annotations[request.annotation]))
+            ),
+            "",
         )
 
     def label_values(self, key: str) -> tuple[str, ...] | None:

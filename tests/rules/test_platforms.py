@@ -21,7 +21,8 @@ from rules.profile.platforms.ack import (
     REGISTERED_CLUSTER_SHARING,
 )
 from rules.profile.platforms.cards import CARDS, memory_sizes_gb
-from rules.profile.platforms.gke import PARTITION_SIZES
+from rules.profile.platforms.gke import PARTITION_SIZES, SIZES_OF_OTHER_CARDS
+from rules.profile.platforms.label_values import LABELS, meant_values
 from rules.profile.platforms.programs import TOOLKIT_ADVISORIES
 from rules.profile.platforms.records import Component, Feature
 from rules.profile.platforms.support import (
@@ -240,6 +241,30 @@ def test_a_plain_run_loads_no_table(tmp_path: Path) -> None:
     run = [sys.executable, "-c", code, str(file)]
     output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
     assert output.endswith("[]\n")
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_no_known_value_of_a_label_is_taken_for_another(label: str) -> None:
+    values = LABELS[label]
+    assert [v for v in (*values.known, *values.tolerated) if meant_values(values, v)] == []
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_known_value_is_meant_by_itself_in_capitals(label: str) -> None:
+    values = LABELS[label]
+    meant = {value: meant_values(values, value.upper()) for value in values.known}
+    assert meant == {value: (value,) for value in values.known if value.upper() != value}
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("value", ["a" * 100_000, "l4-" * 30_000, "L4" * 40, "-", "\u212a80"])
+def test_a_value_that_no_label_can_have_is_compared_in_no_time(label: str, value: str) -> None:
+    if LABELS[label].others != "none":
+        assert meant_values(LABELS[label], value) in {(), (value.lower(),)}
+
+
+def test_sizes_of_other_cards_are_none_of_gke() -> None:
+    assert not SIZES_OF_OTHER_CARDS & PARTITION_SIZES
 
 
 def test_the_profile_of_gke_knows_every_size_of_its_cards() -> None:

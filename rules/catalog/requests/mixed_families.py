@@ -8,7 +8,12 @@ that belong to a count, such as `nvidia.com/gpumem` beside `nvidia.com/gpu`, are
 MIG devices beside whole cards.
 
 Also finds a pod that requests shares of one vendor's cards from two systems, as HAMi's
-`nvidia.com/gpumem` and `volcano.sh/vgpu-number`: these resources have other domains.
+`nvidia.com/gpumem` and `volcano.sh/vgpu-number`: these resources have other domains. A share by
+annotation, as KAI's `gpu-fraction` or TensorFusion's `tensor-fusion.ai/vram-request`, is one more
+system, beside a resource or beside another such annotation. It counts if a chosen profile has the
+annotation, if the pod names the scheduler that gives the share, or if it has the label by which the
+system takes it for its own. A whole `nvidia.com/gpu` beside it is left to `fraction-annotation`:
+TensorFusion takes it for the number of cards.
 
 Also finds a container that asks for devices of two vendors, such as `nvidia.com/gpu` and
 `amd.com/gpu`. Intel's GPUs are left out, as many machines have one beside cards of another vendor.
@@ -27,7 +32,7 @@ References
 
 from rules.base.json_values import display
 from rules.base.text_matching import matches_any
-from rules.base.traits import OTHER_GPU_RESOURCE, SEVERAL_GPUS, SHARE
+from rules.base.traits import GPU_ANNOTATION, OTHER_GPU_RESOURCE, SEVERAL_GPUS, SHARE
 from rules.gpu.devices import Device, devices
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
@@ -44,9 +49,10 @@ SYSTEMS_ADVICE = "ask for the shares of the system that the cluster has"
 MIX_ADVICE = "ask for whole cards or for shares, not for both; run the two in pods of their own"
 
 
-def check(pod: Pod, _context: Context) -> Findings:
+def check(pod: Pod, context: Context) -> Findings:
     """Yield each share beside a whole card of its vendor, and devices of a second one or system."""
     requested = [(c, d) for c in pod.containers for d in devices(c).values() if d.is_requested]
+    yield from _findings_of_annotations(pod, requested, context)
     if len(requested) < 2:  # noqa: PLR2004  # a mix needs two resources
         return
     whole: dict[str, list[Device]] = {}
@@ -85,6 +91,57 @@ def _findings_of_two_systems(shares: list[tuple[Container, Device]]) -> Findings
                 container=container,
                 help=SYSTEMS_ADVICE,
             )
+
+
+def _findings_of_annotations(
+    pod: Pod, requested: list[tuple[Container, Device]], context: Context
+) -> Findings:
+    """Yield the first share, or annotation, beside an annotation that asks another system."""
+    if not pod.annotations:
+        return
+    asked = _share_annotations(pod, has_placeholders=context.operation is None)
+    if not asked:
+        return
+    shares = [each for each in requested if each[1].resource.sharing == "share"]
+    if shares:
+        container, device = min(shares, key=lambda share: (share[1].name, share[0].name))
+        yield Finding(
+            path=container.amount_path(device.name),
+            key=f"annotation.{device.name}",
+            message=f"{container} asks for {display(device.name)} and the pod for a share by the "
+            f"annotation {asked[0]}{SYSTEMS_FAULT}",
+            container=container,
+            help=SYSTEMS_ADVICE,
+        )
+    elif len(asked) > 1:
+        yield Finding(
+            path=(*pod.metadata_path, "annotations", asked[1]),
+            key=f"annotation.{asked[1]}",
+            message=f"the pod asks for a share by the annotation {asked[1]} and for another by "
+            f"{asked[0]}{SYSTEMS_FAULT}",
+            help=SYSTEMS_ADVICE,
+        )
+
+
+def _share_annotations(pod: Pod, *, has_placeholders: bool) -> list[str]:
+    """Return the annotation by which the pod asks each system for a share, in alphabetical order.
+
+    Another scheduler than the pod's gives one if the profile has it, which may mean that a webhook
+    names it, and if the label says so.
+    """
+    profile, found = pod.profile, dict[str, None]()
+    for scheduler, requests in profile.share_requests.items():
+        if (
+            scheduler == pod.scheduler
+            or scheduler in profile.scheduler_names
+            or any(request.label for request in requests)
+        ):
+            annotation = profile.share_annotation(
+                pod.annotations, pod.labels, scheduler, has_placeholders=has_placeholders
+            )
+            found[annotation] = None
+    found.pop("", None)
+    return sorted(found)
 
 
 def _domain(device: Device) -> str:
@@ -128,5 +185,8 @@ def _finding(container: Container, share: Device, whole: Device) -> Finding:
 
 
 RULE = define_rule(
-    check, action=Action.WARN, since="0.1", needs=(SHARE | SEVERAL_GPUS, OTHER_GPU_RESOURCE)
+    check,
+    action=Action.WARN,
+    since="0.1",
+    needs=(SHARE | SEVERAL_GPUS | GPU_ANNOTATION, OTHER_GPU_RESOURCE | GPU_ANNOTATION),
 )

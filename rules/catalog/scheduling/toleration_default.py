@@ -4,8 +4,9 @@ What it does
 ------------
 Finds the taints that the profile states for the resources a pod requests and that no toleration
 of the pod tolerates. Annotations by which a scheduler gives a part of a GPU, such as KAI's
-`gpu-fraction`, count as a request for the resource of the nodes with such parts. An empty key, an
-empty effect and every operator count as in Kubernetes.
+`gpu-fraction` and TensorFusion's `tensor-fusion.ai/vram-request`, count as a request for the
+resource of the nodes with such parts. An empty key, an empty effect and every operator count as in
+Kubernetes.
 Nodes with MIG devices or shared GPUs have the taint of their vendor, so the fix tolerates that
 one. Not reported: a taint that the platform itself tolerates in pods that request the resource, as
 GKE does; a pod that names its node, belongs to a DaemonSet, has a scheduling gate, or

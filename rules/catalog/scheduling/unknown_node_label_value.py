@@ -5,9 +5,22 @@ What it does
 Checks `nodeSelector` and the required node affinity of every pod for the labels of nodes that tell
 how a node offers its GPUs, such as `ack.node.gpu.schedule`. Finds values that the GPU platform does
 not know: `cGPU` for `cgpu`, and labels that differ from such a label by one letter, such as
-`ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values. Of
-GKE's label for the model of the GPU, whose values grow in number, it finds parts of known ones,
-such as `nvidia-h100`, and misspelt ones, such as `nvidia-L4`.
+`ack.node.gpu.scheduler`. The `nodeModes` of a profile list the labels and all their values.
+
+Other labels name models and drivers, and their values grow in number or are those of users. Of
+these the rule finds near misses of values that are known:
+
+- `cloud.google.com/gke-accelerator`, `cloud.google.com/gke-tpu-accelerator`, Karpenter's and EKS
+  Auto Mode's `instance-gpu-name` and `instance-gpu-manufacturer`, and Karpenter's
+  `instance-accelerator-name`: parts, such as `l4`, `nvidia-h100` and `tpu-v6e`, another case or
+  punctuation, such as `nvidia-L4`, and misspelt words. Another number is another model, which may
+  be new.
+- `cloud.google.com/gke-gpu-partition-size`: sizes that no card has, such as `1g.7gb`, and those of
+  the A30, which GKE does not offer.
+- `cloud.google.com/gke-gpu-driver-version`: everything but `default` and `latest`.
+- `cloud.google.com/compute-class: Accelerator` and Huawei's `accelerator: huawei-Ascend910`, in
+  pods that ask for a GPU: another case alone, as users may have any other value. These it never
+  refuses, because nodes may have that one, too.
 
 Values that a pod excludes or only prefers are not checked, nor pods that have their node.
 
@@ -21,10 +34,18 @@ References
 - https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
 - NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
 - https://cloud.google.com/kubernetes-engine/docs/how-to/timesharing-gpus
+- https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus
+- https://cloud.google.com/kubernetes-engine/docs/how-to/autopilot-gpus
+- https://karpenter.sh/docs/reference/instance-types/
+- https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
 """
 
-from rules.base.json_values import display
+import re
+
+from rules.base.json_values import Path, display
+from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import NODE_SELECTION
+from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_labels import (
     advice_on_unknown_value,
     misspelt_mode_label,
@@ -32,9 +53,11 @@ from rules.placement.node_labels import (
     selected_modes,
     selected_values,
 )
+from rules.placement.selected_cards import GKE_PARTITION_SIZE
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
-GKE_MODEL_LABEL = "cloud.google.com/gke-accelerator"
+SIZE_PATTERN = r"([0-9])g\.([0-9]{1,3})gb([.+-].*)?"
+NO_NODE = "a value that no node has"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -59,26 +82,67 @@ def check(pod: Pod, _context: Context) -> Findings:
             continue
         reported.add((label, value))
         advice = advice_on_unknown_value(pod.profile.node_modes[label], value)
-        if advice is None:
+        if advice is None and label == GKE_PARTITION_SIZE:
+            advice = _advice_on_size(value)
+        if advice is not None:
+            yield _finding(path, label, value, NO_NODE, advice)
+    yield from _near_misses(pod)
+
+
+def _finding(path: Path, label: str, value: str, reason: str, advice: str) -> Finding:
+    return Finding(
+        path=path,
+        key=f"nodes.{label}={value}",
+        message=f"the pod selects nodes with {label}: {display(value)}, {reason}",
+        help=advice,
+    )
+
+
+def _advice_on_size(size: str) -> str | None:
+    """Return what to write for a size of partitions; None if a card of GKE may have it."""
+    from rules.gpu.resource_names import fault_of_name  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.gke import PARTITION_SIZES, SIZES_OF_OTHER_CARDS  # noqa: PLC0415  # the same
+
+    if size in PARTITION_SIZES or has_placeholder(size):
+        return None
+    form = re.fullmatch(SIZE_PATTERN, size)
+    if form is None:
+        nearest = nearest_word(size, sorted(PARTITION_SIZES))
+        return f"write {nearest}" if nearest else "write a size such as 1g.5gb"
+    if size not in SIZES_OF_OTHER_CARDS and fault_of_name(f"nvidia.com/mig-{size}") is None:
+        return None
+    slices, memory = form[1], int(form[2])
+    sizes = [known for known in PARTITION_SIZES if known.startswith(f"{slices}g.")]
+    nearest = min(sizes, key=lambda known: (abs(_memory(known) - memory), known), default=None)
+    return f"write a size that the cards have, such as {nearest or '1g.5gb'}"
+
+
+def _memory(size: str) -> int:
+    return int(size.partition(".")[2].removesuffix("gb"))
+
+
+def _near_misses(pod: Pod) -> Findings:
+    from rules.profile.platforms.label_values import LABELS, meant_values  # noqa: PLC0415  # rarely needed
+
+    reported: set[tuple[str, str]] = set()
+    for path, label, value in selected_values(pod, LABELS):
+        values = LABELS[label]
+        if (label, value) in reported or (values.others == "users" and not pod_requests_gpu(pod)):
             continue
-        message = f"the pod selects nodes with {label}: {display(value)}, a value that no node has"
-        yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
-    yield from _findings_of_models(pod)
-
-
-def _findings_of_models(pod: Pod) -> Findings:
-    for path, label, value in selected_values(pod, (GKE_MODEL_LABEL,)):
-        from rules.profile.platforms.gke import longer_models, nearest_model  # noqa: PLC0415  # rarely needed
-
-        selected = f"the pod selects nodes with {label}: {display(value)}"
-        if models := longer_models(value):
-            message = f"{selected}, and GKE's name for this GPU is longer"
-        elif model := nearest_model(value):
-            models, message = [model], f"{selected}, a value that no node has"
-        else:
+        reported.add((label, value))
+        meant = meant_values(values, value)
+        if not meant:
             continue
-        advice = f"write {' or '.join(models)}"
-        yield Finding(path=path, key=f"nodes.{label}={value}", message=message, help=advice)
+        right = " or ".join(meant)
+        if values.others == "users":
+            reason = f"and {values.setter} writes {right}"
+            advice = f"write {right}, unless nodes of yours have this value"
+            finding = _finding(path, label, value, reason, advice)
+            yield finding._replace(action=Action.WARN)
+            continue
+        is_longer = values.others == "models" and len(value) < min(map(len, meant))
+        name = f"and {values.setter}'s name for this {values.device} is longer"
+        yield _finding(path, label, value, name if is_longer else NO_NODE, f"write {right}")
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION,))

@@ -10,7 +10,8 @@ options, no namespace may share. What counts as a share:
 - a resource that a profile knows as one, such as `nvidia.com/gpu.shared` or `aliyun.com/gpu-mem`;
 - annotations by which a scheduler of the profile gives a part of a card, such as `gpu-fraction`;
 - any GPU of a pod that selects nodes with shared cards, by `nvidia.com/gpu.sharing-strategy`,
-  `nvidia.com/gpu.product` or `cloud.google.com/gke-gpu-sharing-strategy`;
+  `nvidia.com/gpu.product`, `cloud.google.com/gke-gpu-sharing-strategy` or
+  `cloud.google.com/gke-max-shared-clients-per-gpu`;
 - a claim whose parameters share the device, where the claim or its template is known, also if no
   container uses it.
 
@@ -43,6 +44,7 @@ References
 - https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-sharing.html
 - https://docs.nvidia.com/deploy/mps/index.html
 - https://github.com/NVIDIA/k8s-device-plugin#shared-access-to-gpus
+- https://cloud.google.com/kubernetes-engine/docs/how-to/timesharing-gpus
 """
 
 from rules.base.json_values import as_text, display

@@ -8,6 +8,10 @@ Checks the annotations by which a pod asks for a part of a GPU, if the profile h
 amount of memory, a number of cards without either, and annotations beside a limit of a whole GPU.
 Finds also KAI's `mps: "true"` in a pod for its scheduler without a part, also beside whole GPUs.
 
+Time-sharing and MPS of GKE, and time-slicing of NVIDIA's device plugin, have no such annotations:
+a pod asks for `nvidia.com/gpu: 1` on nodes that it selects by labels, and a share has no size that
+could be wrong. `several-shared-gpus` and `fractional-gpu` are about what can be wrong there.
+
 Why it matters
 --------------
 KAI refuses such a pod, at admission or when it binds the pod to a node. Its user waits for a GPU

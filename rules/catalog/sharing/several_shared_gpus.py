@@ -8,7 +8,10 @@ labels:
 
 - `nvidia.com/gpu.sharing-strategy` with the values `time-slicing` or `mps`,
 - `nvidia.com/gpu.product` with values that end with `-SHARED`,
-- `cloud.google.com/gke-gpu-sharing-strategy` with the values `time-sharing` or `mps`.
+- `cloud.google.com/gke-gpu-sharing-strategy` with the values `time-sharing` or `mps`,
+- `cloud.google.com/gke-max-shared-clients-per-gpu` with values above 1.
+
+GKE has its labels on nodes with shared cards alone, so `Exists` selects such nodes as well.
 
 Why it matters
 --------------

@@ -1,9 +1,6 @@
 """The GPUs of GKE's node pools, and into which partitions GKE divides them."""
 
-import re
 from types import MappingProxyType
-
-from rules.base.text_matching import MAX_TYPOS, has_few_typos
 
 _SIZES_OF_80_GB_CARDS = ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 
@@ -30,47 +27,8 @@ PARTITION_SIZES_BY_CARD = MappingProxyType(
 )
 PARTITION_SIZES = frozenset(size for sizes in PARTITION_SIZES_BY_CARD.values() for size in sizes)
 """Every size that is known, whichever card has it."""
-
-
-def longer_models(model: str) -> list[str]:
-    """The values of `cloud.google.com/gke-accelerator` that `model` is a part of.
-
-    Such are `nvidia-h100` and `nvidia-t4`. Empty if it is known, or no part of a known one: there
-    may be newer cards.
-    """
-    if model in PARTITION_SIZES_BY_CARD:
-        return []
-    maker, _, card = model.partition("-")
-    parts = (f"{model}-", f"{maker}-tesla-{card}-")
-    return (
-        [known for known in PARTITION_SIZES_BY_CARD if f"{known}-".startswith(parts)]
-        if card
-        else []
-    )
-
-
-def nearest_model(model: str) -> str | None:
-    """The value of `cloud.google.com/gke-accelerator` that `model` is misspelt for.
-
-    The words with digits must be the same but for their case: another number is another card. None
-    if `model` is known, or near no known one.
-    """
-    if model in PARTITION_SIZES_BY_CARD:
-        return None
-    card, maker = _model_words(model)
-    for known in PARTITION_SIZES_BY_CARD:
-        known_card, known_maker = _model_words(known)
-        if card == known_card and (
-            maker == known_maker or has_few_typos(MAX_TYPOS, maker, known_maker)
-        ):
-            return known
-    return None
-
-
-def _model_words(model: str) -> tuple[list[str], str]:
-    """The words of `model` that have a digit, and the others as one text."""
-    words = re.findall("[a-z0-9]+", model.lower())
-    return [w for w in words if not w.isalpha()], "-".join(w for w in words if w.isalpha())
+# The same guide has these of the A30 alone, which no machine of GKE has.
+SIZES_OF_OTHER_CARDS = frozenset({"1g.6gb", "2g.12gb", "4g.24gb"})
 
 
 # The label that says how the nodes of a pool share their cards, and its values for MPS. Pods there
