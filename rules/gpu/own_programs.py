@@ -8,7 +8,7 @@ from rules.base.json_values import as_object, as_text
 from rules.base.text_matching import matches_any
 from rules.gpu.volumes import clean_path
 from rules.objects.container import Container
-from rules.profile.platforms.makers import AGENT_SCRIPT_PATTERN, AGENT_SHELLS_PATTERN
+from rules.profile.platforms.makers import AGENT_PROGRAM_PATTERN, AGENT_SCRIPT_PATTERN
 
 # From where code is run: the folders of programs and libraries, what the loader reads, and what
 # these are in.
@@ -49,14 +49,14 @@ def runs_own_program(container: Container, programs: Collection[str]) -> bool:
 
 
 def runs_program_of_agent(container: Container) -> bool:
-    """Return whether `container`, with another maker's agent, runs no script that the maker lacks.
+    """Return whether `container`, with another maker's agent, runs that agent.
 
     Makers' manifests name many programs, and mount libraries of the node for them.
     """
     command, args = container.raw.get("command"), container.raw.get("args")
     if not isinstance(command, list) or not command:
         return True
-    if re.search(AGENT_SHELLS_PATTERN, as_text(command[0])) is None:
+    if re.search(AGENT_PROGRAM_PATTERN, as_text(command[0])):
         return True
     script = " ".join(map(as_text, (*command, *(args if isinstance(args, list) else ()))))
     return re.search(AGENT_SCRIPT_PATTERN, script) is not None

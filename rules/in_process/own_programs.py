@@ -15,7 +15,7 @@ from rules.in_process.expression import (
 )
 from rules.in_process.patterns import matches_any
 from rules.in_process.volumes import clean_path
-from rules.profile.platforms.makers import AGENT_SCRIPT_PATTERN, AGENT_SHELLS_PATTERN
+from rules.profile.platforms.makers import AGENT_PROGRAM_PATTERN, AGENT_SCRIPT_PATTERN
 
 
 def runs_own_program(container: Expression, programs: Iterable[str]) -> Expression:
@@ -37,7 +37,7 @@ def runs_program_of_agent(container: Expression) -> Expression:
     script = (command + args).join(" ")
     return any_of(
         command.size() == 0,
-        not_(string(command[0]).matches(AGENT_SHELLS_PATTERN)),
+        string(command[0]).matches(AGENT_PROGRAM_PATTERN),
         script.matches(AGENT_SCRIPT_PATTERN),
     )
 
