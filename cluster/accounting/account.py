@@ -582,9 +582,7 @@ class NodeCounter:
         starting = starting_there.get(resource, 0)
         starting += by_other_names(resource, starting_there, totals)
         # A device plugin may take what pods have by another name out of what is allocatable.
-        rest = (
-            max(min(total.allocatable - own, total.capacity - allocated), 0) if total else 0
-        )
+        rest = max(min(total.allocatable - own, total.capacity - allocated), 0) if total else 0
         if found := cards_by_driver(self._offered.get(node, ())).get(resource):
             # Several claims may have parts of one card.
             taken = {card for card, what in self._shares.get(node, ()) if what == resource}

@@ -1,4 +1,4 @@
-"""Devices that a device plugin offers under several names, each of which the scheduler counts alone.
+"""Devices that a device plugin offers under several names; the scheduler counts each name alone.
 
 Neuron's offers the cores of its chips, and the chips, which until release 2.20 had a second name. A
 pod has all cores of a chip that it asks for.
@@ -24,7 +24,7 @@ class OtherNames(NamedTuple):
 NEURON = OtherNames(
     ("aws.amazon.com/neuron", "aws.amazon.com/neurondevice"), "aws.amazon.com/neuroncore"
 )
-_ALL = {name: NEURON for name in (*NEURON.whole, NEURON.parts)}
+_BY_NAME = dict.fromkeys((*NEURON.whole, NEURON.parts), NEURON)
 
 
 def by_other_names(
@@ -35,7 +35,7 @@ def by_other_names(
     `totals` are what the node offers. Which parts a pod has is not known: they are counted as if
     they were of as few devices as possible.
     """
-    names = _ALL.get(resource)
+    names = _BY_NAME.get(resource)
     if names is None or resource not in totals:
         return 0
     whole = sum(amounts.get(name, 0) for name in names.whole if name != resource)
@@ -56,7 +56,7 @@ def unknown_devices(amounts: Mapping[str, Amount], totals: Mapping[str, Total]) 
 
     Empty if it makes no difference for how many devices are free.
     """
-    for names in dict.fromkeys(_ALL.values()):
+    for names in dict.fromkeys(_BY_NAME.values()):
         parts, devices = totals.get(names.parts), _devices(names, totals)
         has = amounts.get(names.parts, 0)
         if parts is None or not (has and devices and parts.capacity):

@@ -311,9 +311,10 @@ def test_the_verdict_counts_the_nodes_that_it_is_about(why: Asked) -> None:
     assert "None of 3 nodes can take it: 1 of them because the pod asks for 1" in out
     # All nodes have the same reason.
     waits = pod(limits={GPU: 1}, nodeSelector={HOSTNAME: "x"})
-    assert f"None of 3 nodes can take it: the pod selects {HOSTNAME}=x" in why(
-        *nodes, waits, name="p"
-    )[1]
+    assert (
+        f"None of 3 nodes can take it: the pod selects {HOSTNAME}=x"
+        in why(*nodes, waits, name="p")[1]
+    )
 
 
 def test_it_is_known_since_when_a_pod_waits_however_it_is_asked_for(
@@ -327,7 +328,7 @@ def test_it_is_known_since_when_a_pod_waits_however_it_is_asked_for(
     for name in (["p"], []):
         assert main([*name, "-f", str(file), "-o", "json"]) == CANNOT
         found = json.loads(capsys.readouterr().out)
-        [one] = found["pods"] if "pods" in found else [found]
+        [one] = found.get("pods", [found])
         assert one["since"] == created
 
 

@@ -81,7 +81,7 @@ OTHER_PROGRAMS = (
     ["python3", "-c", "device-plugin -a"],
     ["sh", "-c", "device-plugin -a; id"],
 )
-AGENT_PROGRAMS = (
+AGENT_PROGRAMS: tuple[list[str], ...] = (
     [],
     ["./k8s-node-labeller"],
     ["/usr/bin/k8s-device-plugin"],

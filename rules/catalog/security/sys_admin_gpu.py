@@ -199,9 +199,7 @@ def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
     return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
-def _finding(
-    container: Container, entries: list[tuple[int, str]], evidence: Evidence
-) -> Finding:
+def _finding(container: Container, entries: list[tuple[int, str]], evidence: Evidence) -> Finding:
     names = {name for _, name in entries}
     capabilities = AND.join(sorted(names))
     noun = NOUNS[0] if len(names) == 1 else NOUNS[1]
