@@ -94,9 +94,10 @@ AGENT_PROGRAMS: tuple[list[str], ...] = (
 )
 
 
-def found_in_agent(command: list[str]) -> set[str]:
+def found_in_agent(command: list[str], **fields: Any) -> set[str]:
     """Return the rules that find something in a privileged agent of another maker."""
-    manifest = exporter_pod({"command": command, "image": AGENT, **variable("void")})
+    made = {"command": command, "image": AGENT, **variable("void"), **fields}
+    manifest = exporter_pod(made)
     manifest["spec"]["containers"][0]["securityContext"] = {"privileged": True}
     manifest["metadata"] |= {"namespace": NAMESPACE, "uid": "4c7f"}
     found = check(manifest, default_policy().rule_set(), Context(today=TODAY)).findings
@@ -106,6 +107,15 @@ def found_in_agent(command: list[str]) -> set[str]:
 @pytest.mark.parametrize("command", OTHER_PROGRAMS, ids=" ".join)
 def test_no_agent_is_excused_in_which_another_program_runs(command: list[str]) -> None:
     assert "privileged-gpu" in found_in_agent(command)
+
+
+@pytest.mark.parametrize("command", OTHER_PROGRAMS, ids=" ".join)
+def test_nor_one_that_runs_another_program_by_a_hook_or_a_probe(command: list[str]) -> None:
+    runs = {"exec": {"command": command}}
+    for fields in ({"lifecycle": {"postStart": runs}}, {"livenessProbe": runs}):
+        assert "privileged-gpu" in found_in_agent([], **fields)
+    healthy = {"exec": {"command": ["./k8s-device-plugin", "-health"]}}
+    assert "privileged-gpu" not in found_in_agent([], livenessProbe=healthy)
 
 
 @pytest.mark.parametrize("command", AGENT_PROGRAMS, ids=" ".join)
