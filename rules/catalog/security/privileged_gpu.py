@@ -26,8 +26,8 @@ of GPU nodes count, and about an image that is known to use such devices the rul
 those of agents: NVIDIA's that run their own program, and of other makers those in a folder of the
 maker whose name shows a device plugin, an exporter or the like. Such a container must run the
 program of its image, a program with such a name, or a script that the maker's own manifests have,
-also by hooks and probes: a shell or an interpreter would run anything. The pods in which NVIDIA's operator tests a node are
-excused where its validator itself creates them.
+also by hooks and probes: a shell or an interpreter would run anything. The pods in which NVIDIA's
+operator tests a node are excused where its validator itself creates them.
 
 Why it matters
 --------------
