@@ -49,7 +49,7 @@ from console.pages.nodes import nodes_in, rows_about
 from console.pictures import chart
 from console.playground_menu import playground_examples
 from console.rendering import FOLDER, Templates
-from console.state import ClusterState
+from console.state import ClusterState, Examination
 from console.utilisation import Utilisation
 from console.view import MAX_SEARCHED_NODES, View
 from reports.explain import explanation
@@ -347,7 +347,7 @@ class Console:
             "states": STATES,
             "missing": missing,
             "reasons": _reasons(view, page),
-            "faults": self._faults(view),
+            **self._faults(view),
             "busy": busy,
             "idle": idle_holders(usage, wanted, teams, page.resource, busy) if busy else (),
         }
@@ -359,10 +359,15 @@ class Console:
 
         return Answer(document, "gpus.html", values)
 
-    def _faults(self, view: View) -> int:
-        """Return how many things doctor finds wrong, as far as it is known without a wait."""
-        examined = view.known_doctor() if self._state.is_live else view.doctor()
-        return sum(row.state is State.WRONG for row in examined.rows) if examined else 0
+    def _faults(self, view: View) -> dict[str, Any]:
+        """Return how many things doctor finds wrong, and when it has found them.
+
+        Of a cluster it is what the last examination found, as the next one may take a while.
+        """
+        is_live = self._state.is_live
+        examined = view.known_doctor() if is_live else view.doctor()
+        wrong = sum(row.state is State.WRONG for row in examined.rows) if examined else 0
+        return {"faults": wrong, "faults_found": _time(examined) if is_live else ""}
 
     def _pod(self, request: web.Request, view: View) -> Answer:
         namespace, name = request.match_info["namespace"], request.match_info["pod"]
@@ -402,6 +407,7 @@ class Console:
             "heading": name,
             "page": page,
             "rows": shown,
+            "rows_found": _time(examined) if self._state.is_live else "",
             "may_ask": view.sees_all,
             "busy": view.utilisation(usage),
         }
@@ -618,6 +624,11 @@ class Console:
         how = {"how": playground.HOW, "examples": examples}
         document = playground.document(verdict, placements) if verdict else how
         return Answer(lambda: document, "playground.html", values)
+
+
+def _time(examined: Examination | None) -> str:
+    """Return when doctor has looked; empty if it has not."""
+    return examined.read_at.isoformat(timespec="seconds") if examined else ""
 
 
 def _busy_document(busy: Utilisation) -> dict[str, Any]:

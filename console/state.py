@@ -315,9 +315,7 @@ class ClusterState:
             snapshot, explainer = self._read_all_for_why()
             complete = explainer.explain(pod)
             found = found if snapshot.missing_rights else complete
-        return found._replace(
-            since=as_text(as_object(pod.get("metadata")).get("creationTimestamp"))
-        )
+        return found
 
     def _read_all_for_why(self) -> tuple[Snapshot, Explainer]:
         """Read the pods too. Of a cluster this is kept for moments: for all pods of one page."""
@@ -407,11 +405,8 @@ class ClusterState:
             return self._doctor[1]
 
     def known_doctor(self) -> Examination | None:
-        """Return the last result of `doctor`; None if there is none yet, or it is too old."""
-        known = self._doctor
-        if known is None or (self.is_live and self._monotonic() - known[0] > AUDIT_SECONDS):
-            return None
-        return known[1]
+        """Return the last result of `doctor`, however old it is; None if there is none yet."""
+        return self._doctor[1] if self._doctor else None
 
     def trend(self) -> Trend:
         """Return how many findings there were on the last days."""

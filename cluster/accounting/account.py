@@ -28,6 +28,7 @@ from cluster.accounting.nodes import (
     takes_pods,
 )
 from cluster.accounting.offered_twice import OfferedTwice, offered_twice
+from cluster.accounting.other_names import by_other_names, unknown_devices
 from cluster.accounting.passthrough import is_gpu, is_whole_card
 from cluster.accounting.pod_requests import (
     Requests,
@@ -513,6 +514,7 @@ class NodeCounter:
             offered_twice=twice,
             stranded_without_gpu=freed,
             whole_cards=self._whole_cards(node, cards, usages, load),
+            unknown_devices=unknown_devices(self._allocated.get(name, {}), totals),
         )
 
     def _whole_cards(
@@ -574,9 +576,13 @@ class NodeCounter:
         slots: int | None,
     ) -> ResourceUsage:
         total = totals.get(resource)
-        allocated = self._allocated.get(node, {}).get(resource, 0)
-        starting = self._starting.get(node, {}).get(resource, 0)
-        rest = max(total.allocatable - allocated, 0) if total else 0
+        of_node, starting_there = self._allocated.get(node, {}), self._starting.get(node, {})
+        own = of_node.get(resource, 0)
+        allocated = own + by_other_names(resource, of_node, totals)
+        starting = starting_there.get(resource, 0)
+        starting += by_other_names(resource, starting_there, totals)
+        # A device plugin may take what pods have by another name out of what is allocatable.
+        rest = max(min(total.allocatable - own, total.capacity - allocated), 0) if total else 0
         if found := cards_by_driver(self._offered.get(node, ())).get(resource):
             # Several claims may have parts of one card.
             taken = {card for card, what in self._shares.get(node, ()) if what == resource}
@@ -584,9 +590,9 @@ class NodeCounter:
             rest = len(found.usable - taken)
             for each in (each for each in twice if each.driver == resource):
                 cards = len(found.offered)
-                by_plugin = each.cards_taken(self._allocated.get(node, {}), totals, cards)
+                by_plugin = each.cards_taken(of_node, totals, cards)
                 allocated += by_plugin
-                starting += each.cards_taken(self._starting.get(node, {}), totals, cards)
+                starting += each.cards_taken(starting_there, totals, cards)
                 rest = max(rest - by_plugin, 0)
         usage = ResourceUsage(
             resource=resource,

@@ -52,8 +52,9 @@ class ResourceUsage(NamedTuple):
     """One GPU resource of one node, or of several.
 
     - `total`: what the node has, healthy or not; None if nothing says it.
-    - `allocated`: what pods have that are bound to the node and not terminated. `starting` is the
-      part of it that belongs to pods which do not run yet.
+    - `allocated`: what pods have that are bound to the node and not terminated, also by another
+      name of the same devices. `starting` is the part of it that belongs to pods which do not run
+      yet.
     - `free`: what pods of the size that was asked about can still take.
     - `stranded`: what would be free if the node had CPU, memory and room for such a pod.
     - `unavailable`: the rest: unhealthy devices, and devices of nodes that take no pods.
@@ -128,7 +129,8 @@ class NodeUsage(NamedTuple):
     Of `offered_twice`, the row of the driver counts what pods have of the other resources too.
     `stranded_without_gpu` is what would be free of each resource if the pods that ask for no GPU
     were elsewhere, apart from those of the GPU platform. `whole_cards` is None if the node offers
-    partitions, replicas or shares alone.
+    partitions, replicas or shares alone. `unknown_devices` is the resource of whose devices pods
+    have parts by another name, and it is not known of which.
     """
 
     name: str
@@ -142,6 +144,7 @@ class NodeUsage(NamedTuple):
     offered_twice: tuple[OfferedTwice, ...] = ()
     stranded_without_gpu: Mapping[str, Amount] = {}
     whole_cards: WholeCards | None = None
+    unknown_devices: str = ""
 
 
 def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:
@@ -161,6 +164,20 @@ def notes_on_cards_offered_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
             f"{names[0]}{more} cards twice, as {', '.join(twice.resources)} and by the driver "
             f"{twice.driver}: each card is counted once, in the row of the driver; which cards "
             "pods have by a device plugin is not known"
+        )
+
+
+def notes_on_unknown_devices(nodes: Iterable[NodeUsage]) -> Iterator[str]:
+    """Yield sentences about nodes of which it is not known how many devices have parts in use."""
+    by_resource: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.unknown_devices:
+            by_resource.setdefault(node.unknown_devices, []).append(node.name)
+    for resource, names in by_resource.items():
+        more = f" and {len(names) - 1:,} more nodes" if names[1:] else ""
+        yield (
+            f"on {names[0]}{more} it is not known of which {resource} pods have parts: they count "
+            "as parts of as few as possible, so that fewer may be free"
         )
 
 
@@ -213,6 +230,7 @@ class Usage(NamedTuple):
         """Yield sentences about what is not known, and about devices with a fault."""
         yield from self.unknown
         yield from notes_on_cards_offered_twice(self.nodes)
+        yield from notes_on_unknown_devices(self.nodes)
         yield from (str(each) for each in self.given_twice if each.is_gpu)
         yield from map(str, self.sick)
 

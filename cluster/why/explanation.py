@@ -50,7 +50,7 @@ class Explanation(NamedTuple):
     - `other_scheduler`: the scheduler that decides about it, if that is not kube-scheduler.
     - `wanted`, `placed`: of how many equal pods this is one, and for how many there is room; None
       if no user asked. With too little room, the explanation is that of the next pod.
-    - `since`: when it was created.
+    - `since`: when it was created; empty if it does not exist yet.
     - `evicting`: the nodes from which kube-scheduler may evict pods of lower priority for it.
     - `scheduler`: what kube-scheduler has said last, if the pod has it.
     - `unchecked`: what may keep nodes from it as well, and is not known here.
@@ -143,7 +143,9 @@ class Explanation(NamedTuple):
             return f"the kubelet of {self.node} refuses it: {reasons}"
         if self.nodes == 1:
             return f"the only node cannot take it{self._now}: {reasons}"
-        return f"none of {_nodes(self.nodes)} can take it{self._now}: {reasons}"
+        first = len(self.groups[0].names)
+        because = "" if first == self.nodes else f"{first:,} of them because "
+        return f"none of {_nodes(self.nodes)} can take it{self._now}: {because}{reasons}"
 
     @property
     def _now(self) -> str:
@@ -294,6 +296,7 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
         other_scheduler="" if wanted.node_name else other,
         defaults=admitted.defaults,
         is_bound=bool(wanted.node_name) and exists,
+        since=as_text(metadata.get("creationTimestamp")),
         evicting=evicting,
     )
 

@@ -37,7 +37,12 @@ def group_nodes(refused: Iterable[tuple[Node, Refusals]], wanted: Wanted) -> lis
         subjects = tuple((o.message, _subject(o)) for found in refusals for o in found)
         key = node.model, node.devices, subjects
         alike.setdefault(key, []).append((node, refusals))
-    return sorted((_group(members, wanted) for members in alike.values()), key=_order)
+    ordered = []
+    for members in alike.values():
+        group, (_, refusals) = _group(members, wanted), members[0]
+        is_selected = all(one.plugin != "NodeAffinity" for one in refusals[0])
+        ordered.append((_order(group, is_selected=is_selected), group))
+    return [group for _, group in sorted(ordered, key=lambda pair: pair[0])]
 
 
 def _subject(obstacle: Obstacle) -> tuple[Any, ...]:
@@ -101,10 +106,14 @@ def _details(obstacle: Obstacle, node: Node, members: Sequence[Any]) -> list[str
     return [f"{where}{line}" for line in obstacle.words[1:]]
 
 
-def _order(group: NodeGroup) -> tuple[Any, ...]:
-    """Nodes that could take the pod first: those where a single thing is in its way."""
+def _order(group: NodeGroup, *, is_selected: bool) -> tuple[Any, ...]:
+    """Nodes that could take the pod first: those where a single thing is in its way.
+
+    Of these first the ones that it selects: among them it waits.
+    """
     is_for_others = any(NOT_OFFERED in reason for reason in (*group.reasons, *group.further))
-    return is_for_others, bool(group.further), -len(group.names), group.model, group.messages
+    names = -len(group.names), group.model, group.messages
+    return is_for_others, bool(group.further), not is_selected, *names
 
 
 def _is_lacking(obstacle: Obstacle) -> bool:

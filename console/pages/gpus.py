@@ -611,6 +611,9 @@ def _picture(
         for consumer in consumers
         if (amount := consumer.amounts.get(used.resource))
     ]
+    others = used.allocated - sum(part.amount for part in parts)
+    if others > 0:
+        parts.append(Part(TAKEN, others, "", "allocated by another name of the same devices"))
     return cards((*parts, *_states(used)), used.total or used.allocated)
 
 

@@ -49,7 +49,7 @@ AGENT_PROGRAMS = frozenset(
 # NVIDIA/vgpu-device-manager and NVIDIA/kubevirt-gpu-device-plugin).
 WITHOUT_GPUS = frozenset(
     {"gpu-operator", "gpu-operator-validator", "container-toolkit", "driver", "k8s-driver-manager"}
-    | {"vgpu-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin"}
+    | {"vgpu-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin", "k8s-cc-manager"}
 )
 # The network operator's images, and helpers of the GPU operator. Agents among them, and images of
 # DOCA with CUDA in their tag, are CUDA images all the same.
@@ -112,6 +112,16 @@ def is_agent_image(image: str) -> bool:
     """Return whether `image` is one of NVIDIA's agents, which need every GPU of their node."""
     path, name, _, _ = _path_name_tag_and_pin(image)
     return name in AGENTS and (_is_in_nvidia_registry(path) or _owner(path) == NVIDIA_OWNER)
+
+
+@cached_by_text
+def is_platform_image(image: str) -> bool:
+    """Return whether `image` is a part of NVIDIA's platform that sets no variable for itself.
+
+    Such a part manages every card of its node, as the driver and the validator of the operator do.
+    """
+    path, name, _, _ = _path_name_tag_and_pin(image)
+    return name in WITHOUT_GPUS and _is_in_nvidia_registry(path)
 
 
 def image_tag(image: str) -> str:

@@ -8,7 +8,7 @@ from rules.base.json_values import as_object, as_text
 from rules.base.text_matching import matches_any
 from rules.gpu.volumes import clean_path
 from rules.objects.container import Container
-from rules.profile.platforms.makers import AGENT_SCRIPT_PATTERN, AGENT_SHELLS_PATTERN
+from rules.profile.platforms.makers import AGENT_PROGRAM_PATTERN, AGENT_SCRIPT_PATTERN
 
 # From where code is run: the folders of programs and libraries, what the loader reads, and what
 # these are in.
@@ -49,14 +49,20 @@ def runs_own_program(container: Container, programs: Collection[str]) -> bool:
 
 
 def runs_program_of_agent(container: Container) -> bool:
-    """Return whether `container`, with another maker's agent, runs no script that the maker lacks.
+    """Return whether `container`, with another maker's agent, runs that agent.
 
-    Makers' manifests name many programs, and mount libraries of the node for them.
+    Makers' manifests name many programs, and mount libraries of the node for them. A hook or a
+    probe may run no other program either.
     """
-    command, args = container.raw.get("command"), container.raw.get("args")
+    raw = container.raw
+    hooks = (_command(raw, path) for path in HOOKS_AND_PROBES)
+    return _is_of_agent(raw.get("command"), raw.get("args")) and all(map(_is_of_agent, hooks))
+
+
+def _is_of_agent(command: Any, args: Any = None) -> bool:
     if not isinstance(command, list) or not command:
         return True
-    if re.search(AGENT_SHELLS_PATTERN, as_text(command[0])) is None:
+    if re.search(AGENT_PROGRAM_PATTERN, as_text(command[0])):
         return True
     script = " ".join(map(as_text, (*command, *(args if isinstance(args, list) else ()))))
     return re.search(AGENT_SCRIPT_PATTERN, script) is not None
@@ -72,6 +78,14 @@ def _is_code(path: str) -> bool:
 
 
 def _has_command(raw: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    return _hook(raw, path).get("exec") is not None
+
+
+def _command(raw: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    return as_object(_hook(raw, path).get("exec")).get("command")
+
+
+def _hook(raw: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
     for key in path:
         raw = as_object(raw.get(key))
-    return raw.get("exec") is not None
+    return raw

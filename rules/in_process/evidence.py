@@ -24,7 +24,7 @@ from rules.in_process.expression import (
     string,
     text,
 )
-from rules.in_process.images import is_agent_of_other_maker, maker_of_image
+from rules.in_process.images import is_agent_of_other_maker, is_platform_image, maker_of_image
 from rules.in_process.nodes import PREFERRED_TERMS, has_only_gpu_nodes, selected_labels, tolerates
 from rules.in_process.own_programs import runs_program_of_agent
 from rules.in_process.requests import fits
@@ -50,6 +50,7 @@ from rules.placement.gpu_nodes import (
     words_about_image,
 )
 from rules.profile.platforms.cards import CARDS, MAX_NAME_CHARACTERS
+from rules.profile.platforms.makers import NVIDIA
 from rules.profile.profile import Profile
 
 _NONE: list[str] = []
@@ -63,6 +64,7 @@ def evidence(profile: Profile, *, old: bool) -> Iterator[Variable]:
         "driverVariable": _visible_variable(DRIVER_VARIABLE_PREFIXES, DRIVER_VARIABLE_SUFFIX),
         "otherVariable": _visible_variable(OTHER_VARIABLE_PREFIXES),
         "hintedKey": _hinted_key(profile),
+        "platform": OBJECT.containers.filter(lambda c: is_platform_image(get(c.raw, "image", ""))),
         "signs": choose((OBJECT.isDaemon, _signs_of_agents()), otherwise=_signs_of_gpus()),
         "evidence": choose(
             (OBJECT.requestsGpu, _request_evidence()),
@@ -112,11 +114,13 @@ def _evidence_of_label() -> list[Value]:
 
 def _signs_of_gpus() -> Expression:
     runtime, hinted = OBJECT.spec.runtimeClassName, OBJECT.hintedKey
+    of_platform = words_about_image(shown(OBJECT.platform[0].image), NVIDIA.devices)
     of_runtime = text(f"{WITH_RUNTIME_CLASS} {shown(runtime)}")
     tolerated = text(f"{PREFERRING_OR_TOLERATING} {shown(hinted)}")
     return choose(
         (OBJECT.usesGpuRuntime, _evidence(of_runtime, _device_word(runtime))),
         (OBJECT.withMaker.size() > 0, _evidence_of_image(OBJECT.withMaker[0])),
+        (OBJECT.platform.size() > 0, _evidence(text(of_platform))),
         (OBJECT.driverVariable != "", _evidence_of_variable(OBJECT.driverVariable)),
         (hinted != "", _evidence(tolerated, _device_word(hinted), _PERHAPS)),
         (OBJECT.otherVariable != "", _evidence_of_variable(OBJECT.otherVariable, _PERHAPS)),

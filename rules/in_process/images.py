@@ -64,6 +64,16 @@ def is_cuda_image(image: Expression, *, with_agents: bool = True) -> Expression:
     return _is_image(image, test)
 
 
+def is_platform_image(image: Expression) -> Expression:
+    """`is_platform_image` of `image`."""
+
+    def test(parts: _Parts) -> Expression:
+        in_registry = any_of(*(parts.path.contains(registry) for registry in NVIDIA_REGISTRIES))
+        return all_of(in_registry, is_in(parts.name, sorted(WITHOUT_GPUS)))
+
+    return _is_image(image, test)
+
+
 def _lacks_cuda(parts: _Parts) -> Expression:
     without = any_of(*(parts.path.contains(folder) for folder in FOLDERS_WITHOUT_GPUS))
     says_cuda = any_of(parts.name.contains("cuda"), parts.tag.contains("cuda"))

@@ -15,7 +15,7 @@ from rules.in_process.expression import (
 )
 from rules.in_process.patterns import matches_any
 from rules.in_process.volumes import clean_path
-from rules.profile.platforms.makers import AGENT_SCRIPT_PATTERN, AGENT_SHELLS_PATTERN
+from rules.profile.platforms.makers import AGENT_PROGRAM_PATTERN, AGENT_SCRIPT_PATTERN
 
 
 def runs_own_program(container: Expression, programs: Iterable[str]) -> Expression:
@@ -34,11 +34,15 @@ def runs_own_program(container: Expression, programs: Iterable[str]) -> Expressi
 def runs_program_of_agent(container: Expression) -> Expression:
     """`runs_program_of_agent` of `container`, as it was written."""
     command, args = get(container, "command", []), get(container, "args", [])
-    script = (command + args).join(" ")
+    hooks = (get(container, ".".join((*path, "exec.command")), []) for path in HOOKS_AND_PROBES)
+    return all_of(_is_of_agent(command, command + args), *(_is_of_agent(h, h) for h in hooks))
+
+
+def _is_of_agent(command: Expression, words: Expression) -> Expression:
     return any_of(
         command.size() == 0,
-        not_(string(command[0]).matches(AGENT_SHELLS_PATTERN)),
-        script.matches(AGENT_SCRIPT_PATTERN),
+        string(command[0]).matches(AGENT_PROGRAM_PATTERN),
+        words.join(" ").matches(AGENT_SCRIPT_PATTERN),
     )
 
 

@@ -15,7 +15,7 @@ from rules.gpu.devices import (
     requested_resources,
     uses_gpu_runtime,
 )
-from rules.gpu.images import is_agent_of_other_maker, maker_of_image
+from rules.gpu.images import is_agent_of_other_maker, is_platform_image, maker_of_image
 from rules.gpu.own_programs import runs_program_of_agent
 from rules.gpu.visibility import (
     NVIDIA_VISIBLE_DEVICES,
@@ -337,6 +337,10 @@ def _signs_of_gpus(pod: Pod) -> Iterator[Evidence]:
     for container in pod.containers:
         if maker := maker_of_image(container.image):
             yield _image_evidence(container, maker)
+    for container in pod.containers:
+        if is_platform_image(container.image):
+            image = display(container.image)
+            yield Evidence(words_about_image(image, NVIDIA.devices))
     if variable := _visible_variable(pod, DRIVER_VARIABLE_PREFIXES, DRIVER_VARIABLE_SUFFIX):
         yield _variable_evidence(variable)
     if key := hinted_gpu_key(pod):

@@ -54,6 +54,7 @@ from rules.gpu.images import (
     NVIDIA_OWNER,
     NVIDIA_REGISTRIES,
     is_gpu_sample,
+    is_platform_image,
     maker_of_image,
     sets_visible_devices,
 )
@@ -155,7 +156,7 @@ def _image_traits(raw: Mapping[str, Any]) -> int:
     image, traits = as_text(raw.get("image")), 0
     if sets_visible_devices(image):
         traits = CUDA_IMAGE
-    elif maker_of_image(image):
+    elif maker_of_image(image) or is_platform_image(image):
         traits = OTHER_MAKER_IMAGE
     return traits | GPU_PROGRAM if is_gpu_sample(image) else traits
 

@@ -752,3 +752,60 @@ def test_cards_of_another_maker_are_others() -> None:
     slices = [resource_slice([{"name": "gpu-0"}])]
     usage = counted([node("n", {"amd.com/gpu": 1})], [], slices=slices)
     assert [used.resource for used in usage.totals()] == ["amd.com/gpu", "gpu.nvidia.com"]
+
+
+NEURON, DEVICE, CORE = (f"aws.amazon.com/neuron{end}" for end in ("", "device", "core"))
+
+
+def neuron_usage(*asked: dict[str, Any], **allocatable: int) -> dict[str, ResourceUsage]:
+    """Return what a node with four chips of two cores has left beside pods that ask for that."""
+    offered = {NEURON: 4, DEVICE: 4, CORE: 8}
+    pods = [pod(f"p{number}", one, on="n") for number, one in enumerate(asked)]
+    raw = node("n", offered)
+    for name, amount in allocatable.items():
+        raw["status"]["allocatable"][f"aws.amazon.com/{name}"] = str(amount)
+    usage = counted([raw], pods)
+    return {used.resource: used for used in usage.nodes[0].resources}
+
+
+@pytest.mark.parametrize(
+    ("asked", "free"),
+    [
+        ([{NEURON: 1}], (3, 3, 6)),
+        ([{DEVICE: 3}], (1, 1, 2)),
+        ([{CORE: 3}], (2, 2, 5)),
+        ([{NEURON: 1}, {DEVICE: 1}, {CORE: 2}], (1, 1, 2)),
+        ([{NEURON: 4}], (0, 0, 0)),
+    ],
+)
+def test_a_chip_that_a_pod_has_by_one_name_is_free_by_none(
+    asked: list[dict[str, int]], free: tuple[int, int, int]
+) -> None:
+    found = neuron_usage(*asked)
+    assert tuple(found[name].free for name in (NEURON, DEVICE, CORE)) == free
+    assert all(used.unavailable == used.overcommitted == 0 for used in found.values())
+
+
+def test_what_the_plugin_takes_out_itself_counts_once() -> None:
+    found = neuron_usage({NEURON: 1}, neurondevice=3, neuroncore=6)
+    assert [found[name].free for name in (NEURON, DEVICE, CORE)] == [3, 3, 6]
+
+
+def test_a_chip_that_two_pods_have_by_two_names_is_overcommitted() -> None:
+    found = neuron_usage({NEURON: 4}, {DEVICE: 1})
+    assert (found[NEURON].overcommitted, found[DEVICE].overcommitted) == (1, 1)
+
+
+def test_of_which_chips_cores_are_is_not_known_and_said() -> None:
+    cores = counted([node("n", {NEURON: 4, CORE: 8})], [pod("p", {CORE: 2}, on="n")])
+    [note] = cores.notes()
+    assert "not known of which aws.amazon.com/neuron pods have parts" in note
+    one = counted([node("n", {NEURON: 4, CORE: 8})], [pod("p", {CORE: 1}, on="n")])
+    assert not [*one.notes()]
+    assert not [*counted([node("n", {NEURON: 4, CORE: 8})], []).notes()]
+
+
+def test_room_for_pods_leaves_out_chips_that_are_taken_by_another_name() -> None:
+    usage = counted([node("n", {NEURON: 4, DEVICE: 4})], [pod("p", {DEVICE: 3}, on="n")])
+    assert usage.nodes[0].whole_cards is not None
+    assert usage.nodes[0].whole_cards.free == 1

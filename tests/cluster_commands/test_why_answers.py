@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.why.cli import main
 from cluster.why.explanation import Explanation, explain
 from tests.testkit.why_command import CAN, CANNOT, GPU, NOT_KNOWN, Asked, node, pod
 
@@ -295,6 +297,39 @@ def test_a_workload_says_how_many_of_its_pods_have_room(why: Asked) -> None:
     status, out = why(*nodes, manifest=job(5, 4))
     assert status == CANNOT
     assert "4 of its 5 pods have room. The next: none of 2 nodes can take it: the pod asks" in out
+
+
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def test_the_verdict_counts_the_nodes_that_it_is_about(why: Asked) -> None:
+    nodes = [node(name, 2, labels={HOSTNAME: name}) for name in ("a", "b", "c")]
+    full = pod("full", {GPU: 2}, nodeName="a", status={"phase": "Running"})
+    waits = pod(limits={GPU: 1}, nodeSelector={HOSTNAME: "a"})
+    status, out = why(*nodes, full, waits, name="p")
+    assert status == CANNOT
+    assert "None of 3 nodes can take it: 1 of them because the pod asks for 1" in out
+    # All nodes have the same reason.
+    waits = pod(limits={GPU: 1}, nodeSelector={HOSTNAME: "x"})
+    assert (
+        f"None of 3 nodes can take it: the pod selects {HOSTNAME}=x"
+        in why(*nodes, waits, name="p")[1]
+    )
+
+
+def test_it_is_known_since_when_a_pod_waits_however_it_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    created = "2030-01-02T03:04:05Z"
+    waits = pod(limits={GPU: 1})
+    waits["metadata"]["creationTimestamp"] = created
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps({"kind": "List", "items": [node("a", 0), waits]}))
+    for name in (["p"], []):
+        assert main([*name, "-f", str(file), "-o", "json"]) == CANNOT
+        found = json.loads(capsys.readouterr().out)
+        [one] = found.get("pods", [found])
+        assert one["since"] == created
 
 
 def test_what_a_limit_range_gives_counts_for_each_pod(why: Asked) -> None:

@@ -69,6 +69,60 @@ def test_a_component_without_programs_may_run_anything() -> None:
     assert not refused(FOREIGN["a shell"], policy=f"profiles: [{profile}]")
 
 
+AGENT = "rocm/k8s-device-plugin:latest"
+OTHER_PROGRAMS = (
+    ["python", "-c", "import os; os.system('id')"],
+    ["/usr/bin/python3.12", "-m", "http.server"],
+    ["perl", "-e", "system 'id'"],
+    ["node", "-e", "require('child_process').execSync('id')"],
+    ["awk", 'BEGIN { system("id") }'],
+    ["/bin/busybox", "sh", "-c", "id"],
+    ["timeout", "9", "k8s-device-plugin"],
+    ["python3", "-c", "device-plugin -a"],
+    ["sh", "-c", "device-plugin -a; id"],
+)
+AGENT_PROGRAMS: tuple[list[str], ...] = (
+    [],
+    ["./k8s-node-labeller"],
+    ["/usr/bin/k8s-device-plugin"],
+    ["/kubelet-gpu-plugin"],
+    ["gpu-kubeletplugin"],
+    ["./main"],
+    ["rbln-validator"],
+    ["/bin/sh", "-c", "neuron-monitor | neuron-monitor-prometheus.py --port 9010"],
+    ["/bin/bash", "-c", "--", "device-plugin -useAscendDocker=true"],
+)
+
+
+def found_in_agent(command: list[str], **fields: Any) -> set[str]:
+    """Return the rules that find something in a privileged agent of another maker."""
+    made = {"command": command, "image": AGENT, **variable("void"), **fields}
+    manifest = exporter_pod(made)
+    manifest["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    manifest["metadata"] |= {"namespace": NAMESPACE, "uid": "4c7f"}
+    found = check(manifest, default_policy().rule_set(), Context(today=TODAY)).findings
+    return {finding.rule for finding in found}
+
+
+@pytest.mark.parametrize("command", OTHER_PROGRAMS, ids=" ".join)
+def test_no_agent_is_excused_in_which_another_program_runs(command: list[str]) -> None:
+    assert "privileged-gpu" in found_in_agent(command)
+
+
+@pytest.mark.parametrize("command", OTHER_PROGRAMS, ids=" ".join)
+def test_nor_one_that_runs_another_program_by_a_hook_or_a_probe(command: list[str]) -> None:
+    runs = {"exec": {"command": command}}
+    for fields in ({"lifecycle": {"postStart": runs}}, {"livenessProbe": runs}):
+        assert "privileged-gpu" in found_in_agent([], **fields)
+    healthy = {"exec": {"command": ["./k8s-device-plugin", "-health"]}}
+    assert "privileged-gpu" not in found_in_agent([], livenessProbe=healthy)
+
+
+@pytest.mark.parametrize("command", AGENT_PROGRAMS, ids=" ".join)
+def test_agents_of_every_maker_are_excused_with_their_own_programs(command: list[str]) -> None:
+    assert "privileged-gpu" not in found_in_agent(command)
+
+
 @pytest.mark.parametrize("command", [{"a": 1}, "/usr/bin/dcgm-exporter", [1], [None]])
 def test_a_malformed_command_is_none_of_its_programs(command: Any) -> None:
     manifest = exporter_pod({"command": command, **variable("all")})

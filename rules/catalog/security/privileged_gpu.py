@@ -12,7 +12,7 @@ containers of Windows, in a pod that has to do with GPUs or other accelerators. 
   [the names](../other-objects.md#names-of-gpu-nodes),
 - names a runtime class that injects GPUs,
 - has an image that is known to use CUDA, ROCm, Gaudi, Neuron, TPUs, Ascend or another maker's
-  devices,
+  devices, or one of NVIDIA's GPU operator and its like, such as the driver or the validator,
 - sets a variable that a driver or a runtime of such devices reads, such as `CUDA_VISIBLE_DEVICES`,
   `ROCR_VISIBLE_DEVICES` or `NEURON_RT_VISIBLE_CORES`, except to hide the GPUs.
 
@@ -24,8 +24,10 @@ node agents have it.
 Pods that the DaemonSet controller creates may be agents. Of these only a request and the selection
 of GPU nodes count, and about an image that is known to use such devices the rule warns, except
 those of agents: NVIDIA's that run their own program, and of other makers those in a folder of the
-maker whose name shows a device plugin, an exporter or the like, unless a shell runs in them with a
-script that the maker's manifests do not have.
+maker whose name shows a device plugin, an exporter or the like. Such a container must run the
+program of its image, a program with such a name, or a script that the maker's own manifests have,
+also by hooks and probes: a shell or an interpreter would run anything. The pods in which NVIDIA's
+operator tests a node are excused where its validator itself creates them.
 
 Why it matters
 --------------

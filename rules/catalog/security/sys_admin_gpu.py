@@ -31,10 +31,15 @@ is. These are on the list:
 
 Why it matters
 --------------
-NVIDIA's container toolkit treats a container as privileged because of `SYS_ADMIN`, not because of
-`privileged: true`. It then obeys NVIDIA_VISIBLE_DEVICES even where administrators allowed that to
-privileged containers only, and lets the container manage MIG devices. Some other capabilities are
-worth the node as well.
+With `SYS_ADMIN` a process lifts the limits that the kernel puts on its devices, and can then use
+every GPU or other accelerator of its node, of whatever maker: with cgroup v2 it takes away the
+program that allows devices, with cgroup v1 it mounts and writes their list. SELinux can forbid
+that. Some other capabilities are worth the node as well.
+
+On nodes of NVIDIA nothing needs to be lifted: NVIDIA's container toolkit treats a container as
+privileged because of `SYS_ADMIN`, not because of `privileged: true`. It then obeys
+NVIDIA_VISIBLE_DEVICES even where administrators allowed that to privileged containers only, and
+lets the container manage MIG devices.
 
 With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS_BOOT` another
 kernel, with `SYS_RAWIO` it reaches the memory and the ports of its devices: each gives it every GPU
@@ -42,9 +47,6 @@ of the node. With `DAC_READ_SEARCH` it opens files of the node by their handles,
 the kubelet's key, and the secrets of other pods. With `BPF` and `PERFMON` its programs read the
 memory of the kernel. In the network or among the processes of the node, `NET_ADMIN` and
 `SYS_PTRACE` are about the whole node.
-
-On nodes with other accelerators, such as TPUs, there is no such toolkit. There the rule warns of
-`SYS_ADMIN`, with which a process can mount what belongs to the node.
 
 Fix safety
 ----------
@@ -57,6 +59,7 @@ References
 - NVIDIA container toolkit, `internal/config/image/privileged.go`
 - https://kubernetes.io/docs/concepts/security/pod-security-standards/
 - https://man7.org/linux/man-pages/man7/capabilities.7.html
+- the kernel's `Documentation/admin-guide/cgroup-v2.rst`, *Device controller*
 - https://man7.org/linux/man-pages/man2/open_by_handle_at.2.html
 - https://github.com/bottlerocket-os/bottlerocket/issues/3992
 """
@@ -83,7 +86,7 @@ from rules.in_process.expression import (
 )
 from rules.in_process.requests import added_capabilities
 from rules.in_process.statement import CONTAINER, EVIDENCE, Statement
-from rules.placement.gpu_nodes import Evidence, excludes_nvidia, gpu_evidence
+from rules.placement.gpu_nodes import Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 # Pod Security's level baseline (kubernetes/pod-security-admission
@@ -136,28 +139,27 @@ NOUNS, AND = ("capability", "capabilities"), " and "
 class Effect(NamedTuple):
     """An effect of capabilities, and what is done about it.
 
-    `beside` is a capability without which the others have no such effect. `is_by_toolkit` says that
-    they have it where NVIDIA's container toolkit is, and `names_devices` that the devices of the
-    node end the text.
+    `beside` is a capability without which the others have no such effect, and `names_devices` says
+    that the devices of the node end the text.
     """
 
     capabilities: frozenset[str]
     text: str
     action: Action = Action.DENY
     beside: str = ""
-    is_by_toolkit: bool = False
     names_devices: bool = False
 
 
 # The strongest first.
 EFFECTS = (
+    # kernel/bpf/syscall.c: SYS_ADMIN opens the program of a cgroup, and detaches it.
     Effect(
         ADMINISTRATION_CAPABILITIES,
-        "the container toolkit takes it for privileged and gives it any GPU that it names",
-        is_by_toolkit=True,
+        "it can lift the limits on its devices and use every ",
+        names_devices=True,
     ),
     Effect(
-        KERNEL_CAPABILITIES | {"ALL"},
+        KERNEL_CAPABILITIES,
         "it can change the kernel of the node and use every ",
         names_devices=True,
     ),
@@ -169,12 +171,6 @@ EFFECTS = (
         frozenset({BPF}), "with PERFMON it can read the memory of the node's kernel", beside=PERFMON
     ),
     Effect(frozenset({_FOR_OWN_PROCESSES}), "it can control every process of the node"),
-    Effect(
-        frozenset({"SYS_ADMIN"}),
-        "it can mount what belongs to the node, and so perhaps use every ",
-        Action.WARN,
-        names_devices=True,
-    ),
     Effect(frozenset({_FOR_OWN_NETWORK}), "it can change the network of the node", Action.WARN),
 )
 OTHER_EFFECT = "no program for GPUs is known to need that"
@@ -186,9 +182,8 @@ def check(pod: Pod, context: Context) -> Findings:
     evidence = next(gpu_evidence(pod, context), None) if containers else None
     if evidence is None:
         return
-    has_toolkit = not excludes_nvidia(pod)
     for container, entries in containers:
-        yield _finding(container, entries, evidence, has_toolkit=has_toolkit)
+        yield _finding(container, entries, evidence)
 
 
 def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
@@ -204,14 +199,12 @@ def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
     return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
-def _finding(
-    container: Container, entries: list[tuple[int, str]], evidence: Evidence, *, has_toolkit: bool
-) -> Finding:
+def _finding(container: Container, entries: list[tuple[int, str]], evidence: Evidence) -> Finding:
     names = {name for _, name in entries}
     capabilities = AND.join(sorted(names))
     noun = NOUNS[0] if len(names) == 1 else NOUNS[1]
     added = {name for _, name in container.added_capabilities}
-    found = next((e for e in EFFECTS if _has(e, names, added, has_toolkit=has_toolkit)), None)
+    found = next((e for e in EFFECTS if _has(e, names, added)), None)
     effect, action = (found.text, found.action) if found else (OTHER_EFFECT, Action.WARN)
     if found and found.names_devices:
         effect += evidence.devices
@@ -227,11 +220,10 @@ def _finding(
     )
 
 
-def _has(effect: Effect, names: set[str], added: set[str], *, has_toolkit: bool) -> bool:
+def _has(effect: Effect, names: set[str], added: set[str]) -> bool:
     """Return whether capabilities with `names`, of all that are `added`, have the effect."""
-    is_possible = has_toolkit or not effect.is_by_toolkit
     is_complete = not effect.beside or effect.beside in added
-    return is_possible and is_complete and not names.isdisjoint(effect.capabilities)
+    return is_complete and not names.isdisjoint(effect.capabilities)
 
 
 def _message(
@@ -252,9 +244,8 @@ def in_process() -> tuple[Statement, ...]:
 
     def has(effect: Effect, names: Expression) -> Expression:
         is_one = names.exists(lambda n: is_in(n, sorted(effect.capabilities)))
-        by_toolkit = [not_(OBJECT.excludesNvidia)] if effect.is_by_toolkit else []
         beside = [is_in(effect.beside, added)] if effect.beside else []
-        return all_of(*by_toolkit, is_one, *beside)
+        return all_of(is_one, *beside)
 
     def message(names: Expression) -> Expression:
         effect = choose(

@@ -315,11 +315,22 @@ AGENT_IMAGE_PATTERN = (
 They are in a folder of their maker, the first one after the registry's host if there is one: with
 any owner, everybody could choose such a name.
 """
-AGENT_SHELLS_PATTERN = r"^(.*/)?(sh|bash|ash|dash|ksh|zsh|busybox|env|nsenter|chroot)$"
-"""A regular expression of the programs by which an agent runs a script or another program."""
+# Of these an agent's program has one in its name: no shell, no interpreter and nothing else that
+# starts what others choose has.
+_WORDS_OF_PROGRAMS = (
+    *("plugin", "exporter", "labeller", "operator", "driver", "discovery", "scheduler"),
+    *("monitor", "manager", "detector", "toolkit", "gpu", "rocm", "habana", "gaudi", "neuron"),
+    *("ascend", "npu", "mlu", "cambricon", "rbln", "furiosa", "metax", "iluvatar", "musa"),
+)
+# Furiosa's charts name no other (furiosa-ai/helm-charts charts/furiosa-device-plugin).
+_PROGRAMS_BY_NAME = ("main",)
+AGENT_PROGRAM_PATTERN = (
+    rf"^(.*/)?([^/]*{_one_of(_WORDS_OF_PROGRAMS)}[^/]*|{'|'.join(_PROGRAMS_BY_NAME)})$"
+)
+"""A regular expression of the programs that agents of other makers run."""
 # AWS's manifest of Neuron Monitor, and Ascend Device Plugin's, whose program was `ascendplugin`.
 AGENT_SCRIPT_PATTERN = (
-    r"^[^ ]+ (-c )?(-- )?"
+    r"^([^ ]*/)?(ba)?sh -c (-- )?"
     r"(neuron-monitor \| neuron-monitor-prometheus\.py|device-plugin|ascendplugin)"
     r"([ \t\n]+[A-Za-z0-9_./=:,-]+)*[ \t\n]*$"
 )
