@@ -1,4 +1,4 @@
-"""Measure the cost of the webhook for pod creation, with dry runs through a real API server.
+"""Measure what the webhook costs a cluster: dry runs of creations through a real API server.
 
 It compares, in turn and in several short runs, of which the best one counts:
 
@@ -105,12 +105,13 @@ def admission_setups(
 
 def _is_called(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
     """Return whether the API server calls both paths of the webhook for a pod."""
-    before = _calls(plane)
+    before = webhook_calls(plane)
     create(plane, namespace, manifest, dry_run=True)
-    return _calls(plane) - before >= len(("mutate", "validate"))
+    return webhook_calls(plane) - before >= len(("mutate", "validate"))
 
 
-def _calls(plane: ControlPlane) -> float:
+def webhook_calls(plane: ControlPlane) -> float:
+    """Return how many calls of webhooks the API server has made so far."""
     samples = plane.metrics().get("apiserver_admission_webhook_request_total", [])
     return sum(value for _, value in samples)
 
