@@ -37,8 +37,6 @@ from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.registration import RegistrationOptions
 
-ACCOUNT = "creator"
-
 
 class AdmissionSetup(NamedTuple):
     """A namespace with one kind of admission control, and the webhook server, if there is one."""
@@ -48,22 +46,23 @@ class AdmissionSetup(NamedTuple):
     server: ServerProcess | None
 
 
-def creator(plane: ControlPlane) -> str:
-    """Create a ServiceAccount with all permissions, and return its token."""
+def creators(plane: ControlPlane, number: int) -> list[str]:
+    """Create ServiceAccounts with all permissions, and return their tokens."""
     namespace = plane.namespace()
-    account = {"name": ACCOUNT, "namespace": namespace}
-    service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
-    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", service_account)
+    accounts = [{"name": f"creator-{n}", "namespace": namespace} for n in range(number)]
+    for account in accounts:
+        service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
+        plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", service_account)
     group = "rbac.authorization.k8s.io"
     binding = {
         "apiVersion": f"{group}/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": ACCOUNT},
+        "metadata": {"name": "creators"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", **account}],
+        "subjects": [{"kind": "ServiceAccount", **account} for account in accounts],
     }
     plane.create(f"/apis/{group}/v1/clusterrolebindings", binding)
-    return plane.token(ACCOUNT, namespace)
+    return [plane.token(account["name"], namespace) for account in accounts]
 
 
 @contextmanager
@@ -136,7 +135,7 @@ def main() -> int:
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
         folder = Path(name)
-        client = Client(folder, cores, creator(plane))
+        client = Client(folder, cores, *creators(plane, 1))
         exports = Exports(plane)
         pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])
         certificate = folder_of(pair, folder / "tls")

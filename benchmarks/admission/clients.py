@@ -1,13 +1,16 @@
 """Clients that send a request, wait for its answer and send the next, in a process of their own.
 
-Each keeps one connection. `Clients.run` starts the process, in which `main` sends. Latencies are
-those of every request that began in the measured time, also where its answer came later.
+Each keeps one connection. `Clients.run` starts the process, in which `main` sends. The clients
+begin one after another, so that they do not send in waves. What is measured are all answers that
+arrive in the measured time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
+import itertools
 import json
 import ssl
 import subprocess
@@ -22,9 +25,11 @@ from urllib.parse import urlsplit
 from benchmarks.admission.load import Mix, varied
 
 MODULE = "benchmarks.admission.clients"
-CREATED = 201
+CREATED, TOO_MANY_REQUESTS = 201, 429
+RETRY_SECONDS = 1.0  # as API servers ask for
 LATE_SECONDS = 40.0  # for the last answers; API servers give up after 34 seconds
 HANDSHAKES_AT_ONCE = 25
+STARTING_SHARE = 0.5  # of the warm-up, in which clients begin
 HEAD_END, LAST_CHUNK = b"\r\n\r\n", b"\r\n0\r\n\r\n"
 
 
@@ -53,11 +58,14 @@ class Latencies(NamedTuple):
 
 
 class Clients:
-    """Starts processes that send requests with a bearer token; their files are in `folder`."""
+    """Starts processes that send requests; their files are in `folder`.
 
-    def __init__(self, folder: Path, token: str) -> None:
+    Clients take turns with `tokens`, by which they are different users to the API server.
+    """
+
+    def __init__(self, folder: Path, tokens: Sequence[str]) -> None:
         self._folder = folder
-        self._token = token
+        self._tokens = tokens
         self._first = 0
 
     def run(
@@ -72,7 +80,7 @@ class Clients:
         order = {
             "url": url,
             "file": str(file),
-            "token": self._token,
+            "tokens": self._tokens,
             "mix": mix,
             "first": self._first,
             "number": number,
@@ -96,49 +104,52 @@ class Clients:
 class _Run:
     """What all clients of a process share."""
 
-    def __init__(self, url: str, body: bytes, token: str, mix: Mix, first: int) -> None:
+    def __init__(self, url: str, body: bytes, mix: Mix, first: int) -> None:
         target = urlsplit(url)
         path = f"{target.path}?{target.query}" if target.query else target.path
-        head = f"POST {path} HTTP/1.1\r\nHost: {target.netloc}\r\nAuthorization: Bearer {token}\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        self._request = head.encode() + body
+        self._head = f"POST {path} HTTP/1.1\r\nHost: {target.netloc}\r\n"
+        self._head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        self._body = body
         self._mix = mix
         self._number = self._template = self._release = first
         self._first = first
         self.latencies: list[float] = []
         self.failures: Counter[str] = Counter()
         self.measured_from = self.ends = float("inf")
-        self.is_over: Callable[[], object] = lambda: None
 
     @property
     def sent(self) -> int:
         """The number of requests so far."""
         return self._number - self._first
 
-    def next_request(self) -> bytes:
-        """The next request of any client."""
+    def head(self, token: str) -> bytes:
+        """The head of all requests with this token."""
+        return f"{self._head}Authorization: Bearer {token}\r\n\r\n".encode()
+
+    def next_body(self) -> bytes:
+        """The body of the next request of any client."""
         self._number += 1
-        if not self._mix.requests_per_template:
-            return self._request
         self._template += not self._number % self._mix.requests_per_template
         self._release += not self._number % self._mix.requests_per_release
-        return varied(self._request, self._number, self._template, self._release)
+        return varied(self._body, self._number, self._template, self._release)
 
     def record(self, began: float, status: str) -> None:
-        """Count an answer, if its request began in the measured time."""
-        if not self.measured_from <= began < self.ends:
+        """Count an answer, if it arrives in the measured time."""
+        now = time.perf_counter()
+        if not self.measured_from <= now < self.ends:
             return
         if status == str(CREATED):
-            self.latencies.append(time.perf_counter() - began)
+            self.latencies.append(now - began)
         else:
             self.failures[status] += 1
 
 
 class _Client(asyncio.Protocol):
-    """One client, which sends from the time at which it is connected."""
+    """One client with its connection."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _Run, token: str) -> None:
         self._run = run
+        self._head = run.head(token)
         self._received = bytearray()
         self._began = 0.0
         self._transport: asyncio.Transport
@@ -157,7 +168,7 @@ class _Client(asyncio.Protocol):
         """Send the next request; close the connection if the time is over."""
         self._began = time.perf_counter()
         if self._began < self._run.ends:
-            self._transport.write(self._run.next_request())
+            self._transport.write(self._head + self._run.next_body())
             return
         if not self.ended.done():
             self.ended.set_result(None)
@@ -170,7 +181,10 @@ class _Client(asyncio.Protocol):
         status = self._received.split(b" ", 2)[1].decode()
         self._received.clear()
         self._run.record(self._began, status)
-        self.send()
+        if status == str(TOO_MANY_REQUESTS):
+            asyncio.get_running_loop().call_later(RETRY_SECONDS, self.send)
+        else:
+            self.send()
 
     def _is_complete(self) -> bool:
         """Return whether a whole answer is there; JSON has no line ends as chunks have them."""
@@ -190,7 +204,7 @@ def main() -> None:
     """Send what the JSON object on stdin says, and print what was measured, as JSON."""
     order = json.load(sys.stdin)
     body, mix = Path(order["file"]).read_bytes(), Mix(*order["mix"])
-    run = _Run(order["url"], body, order["token"], mix, order["first"])
+    run = _Run(order["url"], body, mix, order["first"])
     gc.disable()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         busy = runner.run(_send(run, order))
@@ -206,31 +220,37 @@ def main() -> None:
 async def _send(run: _Run, order: dict[str, Any]) -> float:
     """Send, and return the share of a processor that it took in the measured time."""
     loop = asyncio.get_running_loop()
-    target = urlsplit(order["url"])
+    clients = await _connected(run, order)
+    began, warm_up, seconds = time.perf_counter(), order["warm_up"], order["seconds"]
+    run.measured_from = began + warm_up
+    run.ends = run.measured_from + seconds
+    for number, client in enumerate(clients):
+        loop.call_later(STARTING_SHARE * warm_up * number / len(clients), client.send)
+    await asyncio.sleep(warm_up)
+    before = time.process_time()
+    await asyncio.sleep(seconds)
+    busy: float = (time.process_time() - before) / seconds
+    await asyncio.wait([client.ended for client in clients], timeout=LATE_SECONDS)
+    return busy
+
+
+async def _connected(run: _Run, order: dict[str, Any]) -> list[_Client]:
+    """Return the clients, which are connected."""
+    loop, target = asyncio.get_running_loop(), urlsplit(order["url"])
+    host, port, tokens = target.hostname or "", target.port or 443, itertools.cycle(order["tokens"])
     # An API server of this machine, with a CA of its own.
     context = ssl._create_unverified_context()  # noqa: S323, SLF001
     context.set_alpn_protocols(["http/1.1"])
+
+    async def connect() -> _Client:
+        made = functools.partial(_Client, run, next(tokens))
+        return (await loop.create_connection(made, host, port, ssl=context))[1]
+
     clients: list[_Client] = []
     while missing := order["number"] - len(clients):
-        made = await asyncio.gather(
-            *(
-                loop.create_connection(
-                    lambda: _Client(run), str(target.hostname), target.port or 443, ssl=context
-                )
-                for _ in range(min(missing, HANDSHAKES_AT_ONCE))
-            )
-        )
-        clients += [client for _, client in made]
-    run.measured_from = time.perf_counter() + order["warm_up"]
-    run.ends = run.measured_from + order["seconds"]
-    for client in clients:
-        client.send()
-    await asyncio.sleep(order["warm_up"])
-    before = time.process_time()
-    await asyncio.sleep(order["seconds"])
-    busy: float = (time.process_time() - before) / order["seconds"]
-    await asyncio.wait([client.ended for client in clients], timeout=LATE_SECONDS)
-    return busy
+        batch = (connect() for _ in range(min(missing, HANDSHAKES_AT_ONCE)))
+        clients += await asyncio.gather(*batch)
+    return clients
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -33,7 +33,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
-from benchmarks.admission.api_server import acceptable, creator, webhook_calls
+from benchmarks.admission.api_server import acceptable, creators, webhook_calls
 from benchmarks.admission.clients import CREATED, Clients, Latencies
 from benchmarks.admission.load import ALL_NEW, NEW_IN_TEN, REPLICAS, Mix
 from benchmarks.admission.peers import IGNORED_BY_GATEKEEPER, PEERS, Peer, running_peer
@@ -60,6 +60,9 @@ OF_GPUWARD = (
 )
 NAMES = (CONSTANT, *OF_GPUWARD, *(peer.name for peer in PEERS))
 REPLICA_COUNT = 3
+# Users that create pods. API servers have queues for each, and refuse what does not fit.
+ACCOUNTS = 10
+MANY_CLIENTS = 200  # from here on, a run is twice as long
 MIXES = {"replicas": REPLICAS, "new": ALL_NEW, "1-in-10": NEW_IN_TEN}
 Write = Literal["dry", "real"]
 MAX_BUSY = 0.3  # share of a processor above which the clients may delay what they measure
@@ -320,7 +323,7 @@ class _Runner:
 
     def __init__(self, plane: ControlPlane, folder: Path, manifest: Any, seconds: float) -> None:
         self._plane = plane
-        self._clients = Clients(folder, creator(plane))
+        self._clients = Clients(folder, creators(plane, ACCOUNTS))
         self._body = json.dumps(manifest).encode()
         self._seconds = seconds
 
@@ -328,10 +331,11 @@ class _Runner:
         """One run; the pods that it has created are deleted."""
         path = f"/api/v1/namespaces/{configuration.namespace}/pods"
         url = f"{self._plane.url}{path}{'?dryRun=All' if cell.write == 'dry' else ''}"
-        # Until connections are open, and each client has had some answers.
-        warm_up = 0.5 + cell.clients / 500
+        # Until each client has had an answer; many clients also wait longer for each.
+        warm_up = 0.5 + cell.clients / 250
+        seconds = self._seconds * (2 if cell.clients >= MANY_CLIENTS else 1)
         mix: Mix = MIXES[cell.pods]
-        found = self._clients.run(url, self._body, mix, cell.clients, warm_up, self._seconds)
+        found = self._clients.run(url, self._body, mix, cell.clients, warm_up, seconds)
         for server in configuration.servers:
             server.forget_log()
         if cell.write == "real":
