@@ -8,8 +8,13 @@ hold while the machine becomes slower or faster:
 - gpuward, gpuward-3: one replica and three, in mode deny; of three, API servers choose one a call
 - policies: what `gpuward export vap map` writes, which API servers evaluate
 - mutating+policies: the mutating webhook, and `gpuward export vap`: one call for each pod
-- fixes+validating: `gpuward export map`, and the validating webhook: one call for each pod
 - kyverno, gatekeeper: with the policies of `peers.py`, which are few
+
+Only on demand:
+
+- fixes+validating: `gpuward export map`, and the validating webhook: one call for each pod
+- two-sets: one replica is called to mutate, and another to validate
+- two-hosts: one replica by two names, for each of which API servers keep 25 idle connections
 
 Clients create a small GPU pod that is admitted and gets a toleration and an affinity. All pods are
 replicas of one template, or come from new templates, or ten from each new one. Dry runs end before
@@ -46,7 +51,7 @@ from tests.testkit.admission.registered_webhook import by_service, by_url, creat
 from tests.testkit.admission.server_process import folder_of
 from tests.testkit.control_plane import objects
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import ProcessError, eventually
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.match_conditions.chart_condition import chart_condition
 from webhook.in_process.fixes import fix_objects
@@ -54,15 +59,14 @@ from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.registration import RegistrationOptions
 
 CONSTANT = "constant"
-OF_GPUWARD = (
-    *("none", "gpuward", "gpuward-3", "policies"),
-    *("mutating+policies", "fixes+validating"),
-)
-NAMES = (CONSTANT, *OF_GPUWARD, *(peer.name for peer in PEERS))
+BY_DEFAULT = ("none", "gpuward", "gpuward-3", "policies", "mutating+policies")
+OF_GPUWARD = (*BY_DEFAULT, "fixes+validating", "two-sets", "two-hosts")
+OF_PEERS = tuple(peer.name for peer in PEERS)
+NAMES = (CONSTANT, *OF_GPUWARD, *OF_PEERS)
 REPLICA_COUNT = 3
 # Users that create pods. API servers have queues for each, and refuse what does not fit.
 ACCOUNTS = 10
-MANY_CLIENTS = 200  # from here on, a run is twice as long
+MANY_CLIENTS = 200
 MIXES = {"replicas": REPLICAS, "new": ALL_NEW, "1-in-10": NEW_IN_TEN}
 Write = Literal["dry", "real"]
 MAX_BUSY = 0.3  # share of a processor above which the clients may delay what they measure
@@ -111,12 +115,14 @@ def main() -> int:
     """Run the measurements, print them, and return 0."""
     options = _options()
     benchmark = Benchmark(options)
-    if set(OF_GPUWARD) & set(options.only):
-        benchmark.measure_gpuward()
-    for peer in PEERS:
-        if peer.name in options.only and not benchmark.is_over:
-            benchmark.measure_peer(peer)
-    benchmark.show()
+    try:
+        if set(OF_GPUWARD) & set(options.only):
+            benchmark.measure_gpuward()
+        for peer in PEERS:
+            if peer.name in options.only and not benchmark.is_over:
+                benchmark.measure_peer(peer)
+    finally:  # also of a measurement that is interrupted
+        benchmark.show()
     return 0
 
 
@@ -134,7 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         *("--only", "--configurations"),
         type=names,
-        default=list(NAMES),
+        default=[*BY_DEFAULT, *OF_PEERS],
         metavar="NAME,…",
         help=f"some of {', '.join(NAMES)}; the constant answer is always measured",
     )
@@ -154,7 +160,9 @@ def _options() -> argparse.Namespace:
         help=f"some of {', '.join(MIXES)}",
     )
     parser.add_argument("--rounds", type=int, default=1, help="runs of each figure")
-    parser.add_argument("--seconds", type=float, default=2.5, help="length of one run")
+    parser.add_argument(
+        "--seconds", type=float, default=2, help="length of one run; many clients run twice as long"
+    )
     parser.add_argument(
         "--minutes", type=float, default=15, help="after which no further run begins"
     )
@@ -178,7 +186,7 @@ class Benchmark:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is over."""
+        """Return whether the time is over."""
         return bool(time.monotonic() > self._ends)
 
     @property
@@ -218,7 +226,7 @@ class Benchmark:
             try:
                 running = running_peer(peer, plane, folder, namespace, self._manifest)
                 stack.enter_context(running)
-            except (BuildError, TimeoutError) as error:
+            except (AssertionError, BuildError, ProcessError, TimeoutError) as error:
                 self._notes.append(f"{peer.name} was not measured: {error}")
                 return
             own = installation.counted(Configuration(peer.name, namespace))
@@ -328,11 +336,11 @@ class _Runner:
         self._seconds = seconds
 
     def run(self, configuration: Configuration, cell: Cell) -> Latencies:
-        """One run; the pods that it has created are deleted."""
+        """Run clients once, and delete the pods that they have created."""
         path = f"/api/v1/namespaces/{configuration.namespace}/pods"
         url = f"{self._plane.url}{path}{'?dryRun=All' if cell.write == 'dry' else ''}"
         # Until each client has had an answer; many clients also wait longer for each.
-        warm_up = 0.5 + cell.clients / 250
+        warm_up = 0.5 + cell.clients / 300
         seconds = self._seconds * (2 if cell.clients >= MANY_CLIENTS else 1)
         mix: Mix = MIXES[cell.pods]
         found = self._clients.run(url, self._body, mix, cell.clients, warm_up, seconds)
@@ -364,7 +372,7 @@ class _Installation:
         self._exports: Exports | None = None
 
     def constant(self, labels: dict[str, str] | None = None) -> Configuration:
-        """The webhooks that answer with gpuward's patch and with none."""
+        """Register webhooks that answer with gpuward's patch, and with none."""
         review = encoded(self._manifest)
         patch = self._server.send_review("/mutate/deny", review).get("patch", "")
         patches = {"/mutate/deny": patch, "/validate/deny": ""}
@@ -374,22 +382,30 @@ class _Installation:
         return self._registered(CONSTANT, namespace, [server], condition="")
 
     def configuration(self, name: str) -> Configuration:
-        """One of OF_GPUWARD."""
-        plane, server = self._plane, self._server
-        if name == "none":
-            return Configuration(name, plane.namespace())
-        if name == "gpuward":
-            return self._registered(name, plane.namespace(), [server])
+        """Install one of OF_GPUWARD."""
+        exports = {
+            "policies": (policy_objects, fix_objects),
+            "mutating+policies": (policy_objects,),
+            "fixes+validating": (fix_objects,),
+        }
+        kinds = {"mutating+policies": ["mutating"], "fixes+validating": ["validating"]}
+        exported = exports.get(name)
+        namespace = self._exported(*exported) if exported else self._plane.namespace()
+        if name in ("none", "policies"):
+            return self.counted(Configuration(name, namespace))
+        servers, by = [self._server], None
         if name == "gpuward-3":
             servers = [self._start(f"{name}-{n}", _own_address()) for n in range(REPLICA_COUNT)]
-            return self._registered(name, plane.namespace(), servers, by=self._by_service(servers))
-        if name == "policies":
-            return self.counted(Configuration(name, self._exported(policy_objects, fix_objects)))
-        if name == "mutating+policies":
-            namespace = self._exported(policy_objects)
-            return self._registered(name, namespace, [server], kinds=["mutating"])
-        namespace = self._exported(fix_objects)
-        return self._registered(name, namespace, [server], kinds=["validating"])
+            by = self._by_service(servers)
+        elif name == "two-sets":
+            servers.append(self._start(name))
+            by = self._by_urls(*(server.address for server in servers))
+        elif name == "two-hosts":
+            address = self._server.address
+            by = self._by_urls(address, address.replace("127.0.0.1", "localhost"))
+        return self._registered(
+            name, namespace, servers, by=by, kinds=kinds.get(name, WEBHOOK_KINDS)
+        )
 
     def _start(self, name: str, host: str = "127.0.0.1") -> ServerProcess:
         server = gpuward_server(
@@ -438,12 +454,18 @@ class _Installation:
         return configuration._replace(calls=round(webhook_calls(self._plane) - before))
 
     def _exported(self, *exports: Any) -> str:
-        """A namespace in which these exports of the default policy act."""
+        """Return a namespace in which these exports of the default policy act."""
         self._exports = self._exports or Exports(self._plane)
         return self._exports.add(default_policy(), ExportOptions(), *exports)
 
+    def _by_urls(self, mutating: str, validating: str) -> Callable[[str], dict[str, Any]]:
+        """Return the `clientConfig` for servers at two addresses."""
+        bundle = self._plane.authority.bundle
+        by = {"mutate": f"https://{mutating}", "validate": f"https://{validating}"}
+        return lambda path: by_url(by[path.split("/")[1]], bundle)(path)
+
     def _by_service(self, servers: Sequence[ServerProcess]) -> Callable[[str], dict[str, Any]]:
-        """Create a Service with the servers as endpoints; the `clientConfig` for it."""
+        """Create a Service with the servers as endpoints, and return the `clientConfig` for it."""
         plane = self._plane
         plane.create("/api/v1/namespaces", objects.namespace(SERVICE, {}))
         port = int(servers[0].address.rpartition(":")[2])

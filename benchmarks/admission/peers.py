@@ -108,16 +108,26 @@ _VALIDATIONS = {
         "!object.spec.containers.exists(c, c.?securityContext.?privileged.orValue(false))"
     ),
 }
-_TOLERATION_IN_CEL = (
-    f"!{_REQUESTS_GPU} || "
-    f"object.spec.?tolerations.orValue([]).exists(t, t.?key.orValue('') == '{GPU}') ? [] : "
-    f'[JSONPatch{{op: "add", path: "/spec/tolerations/-", value: {json.dumps(TOLERATION)}}}]'
-)
-_AFFINITY_IN_CEL = (
-    f"!{_REQUESTS_GPU} || has(object.spec.affinity) ? [] : "
-    '[JSONPatch{op: "add", path: "/spec/affinity", '
-    f"value: {json.dumps({'nodeAffinity': {PREFERRED: [PREFERENCE]}})}}}]"
-)
+
+
+def _in_cel(value: Any) -> str:
+    """Return JSON as CEL, which wants all values of a map to be of one type."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{json.dumps(k)}: dyn({_in_cel(v)})' for k, v in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_in_cel, value))}]"
+    return json.dumps(value)
+
+
+def _addition(path: str, value: Any, unless: str) -> dict[str, Any]:
+    """Return the mutation that adds a value to a pod which asks for GPUs."""
+    patch = f'[JSONPatch{{op: "add", path: "{path}", value: {_in_cel(value)}}}]'
+    expression = f"!{_REQUESTS_GPU} || {unless} ? [] : {patch}"
+    return {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+
+
+_HAS_TOLERATION = f"object.spec.?tolerations.orValue([]).exists(t, t.?key.orValue('') == '{GPU}')"
+_AFFINITY = {"nodeAffinity": {PREFERRED: [PREFERENCE]}}
 
 
 def _kyverno_policies(namespace: str) -> list[list[dict[str, Any]]]:
@@ -132,8 +142,8 @@ def _kyverno_policies(namespace: str) -> list[list[dict[str, Any]]]:
         }
 
     patches = [
-        {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
-        for expression in (_TOLERATION_IN_CEL, _AFFINITY_IN_CEL)
+        _addition("/spec/tolerations/-", TOLERATION, _HAS_TOLERATION),
+        _addition("/spec/affinity", _AFFINITY, "has(object.spec.affinity)"),
     ]
     validations = [
         {"expression": expression, "message": message}
