@@ -102,7 +102,7 @@ class Clients:
 
 
 class _Run:
-    """What all clients of a process share."""
+    """The request, and the answers so far, of all clients of a process."""
 
     def __init__(self, url: str, body: bytes, mix: Mix, first: int) -> None:
         target = urlsplit(url)

@@ -86,7 +86,7 @@ class Configuration(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What is measured of each configuration at once."""
+    """A way of writing, a kind of pods and a number of clients, under which all are measured."""
 
     write: Write
     pods: str
