@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.testkit.chart.rendering import CI_VALUES, find_one, of_kind, pod_specs, render, render_error
+from tests.testkit.chart.rendering import (
+    CI_VALUES,
+    find_one,
+    of_kind,
+    pod_specs,
+    render,
+    render_error,
+)
 
 POLICY_CHECKS = {"policy-check", "policy-test"}
 
