@@ -49,11 +49,12 @@ class Peer(NamedTuple):
 def running_peer(
     peer: Peer, plane: ControlPlane, folder: Path, namespace: str, manifest: Any
 ) -> Iterator[None]:
-    """Run `peer`, which acts on pods in `namespace` alone; it changes `manifest` from then on."""
+    """Run `peer`, which acts on pods in `namespace` alone; it changes `manifest` from then on.
+
+    API servers call Kyverno only for the namespaces that its policies select.
+    """
     folder.mkdir()
     with Controller(peer.recipe, plane, peer.build(), folder):
-        if peer.recipe is KYVERNO:
-            _restrict_kyverno(plane, namespace)
         for step in peer.policies(namespace):
             text = json.dumps({"apiVersion": "v1", "kind": "List", "items": step})
 
@@ -79,14 +80,6 @@ def _acts(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
 def _bypass() -> dict[str, Any]:
     variable = {"name": VARIABLE, "value": "all"}
     return {"name": "bypass", "image": "registry.example.com/bypass:1", "env": [variable]}
-
-
-def _restrict_kyverno(plane: ControlPlane, namespace: str) -> None:
-    """Have API servers call Kyverno for one namespace, as its settings allow."""
-    term = {"key": NAME_LABEL, "operator": "In", "values": [namespace]}
-    webhooks = json.dumps({"namespaceSelector": {"matchExpressions": [term]}})
-    patch = json.dumps({"data": {"webhooks": webhooks}})
-    plane.kubectl("patch", "configmap/kyverno", "-n", "kyverno", "--type=merge", f"-p={patch}")
 
 
 _PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
