@@ -1,7 +1,8 @@
 """Measure the webhook under load: `python -m benchmarks.admission [MEASUREMENT] [OPTION …]`.
 
 - `throughput` (default): requests a second and latency, as shares of a baseline
-- `api_server`: creations of pods through a real API server
+- `creations`: how long users wait who create pods, beside Kyverno and Gatekeeper
+- `api_server`: what creations of pods cost a real API server
 - `exclusion`: the same of a pod without a GPU, which is kept off GPU nodes
 - `heavy`: the reviews that take longest, and a flood of them
 - `failures`: what failures cost in pods that are refused or not evaluated
@@ -15,7 +16,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-MEASUREMENTS = ("throughput", "api_server", "exclusion", "heavy", "failures", "soak")
+MEASUREMENTS = ("throughput", "creations", "api_server", "exclusion", "heavy", "failures", "soak")
 
 
 def main() -> int:

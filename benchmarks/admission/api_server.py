@@ -1,4 +1,4 @@
-"""Measure the cost of the webhook for pod creation, with dry runs through a real API server.
+"""Measure what the webhook costs a cluster: dry runs of creations through a real API server.
 
 It compares, in turn and in several short runs, of which the best one counts:
 
@@ -37,8 +37,6 @@ from webhook.in_process.fixes import fix_objects
 from webhook.in_process.objects import ExportOptions, policy_objects
 from webhook.registration import RegistrationOptions
 
-ACCOUNT = "creator"
-
 
 class AdmissionSetup(NamedTuple):
     """A namespace with one kind of admission control, and the webhook server, if there is one."""
@@ -48,22 +46,23 @@ class AdmissionSetup(NamedTuple):
     server: ServerProcess | None
 
 
-def creator(plane: ControlPlane) -> str:
-    """Create a ServiceAccount with all permissions, and return its token."""
+def creators(plane: ControlPlane, number: int) -> list[str]:
+    """Create ServiceAccounts with all permissions, and return their tokens."""
     namespace = plane.namespace()
-    account = {"name": ACCOUNT, "namespace": namespace}
-    service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
-    plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", service_account)
+    accounts = [{"name": f"creator-{n}", "namespace": namespace} for n in range(number)]
+    for account in accounts:
+        service_account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
+        plane.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", service_account)
     group = "rbac.authorization.k8s.io"
     binding = {
         "apiVersion": f"{group}/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": ACCOUNT},
+        "metadata": {"name": "creators"},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"kind": "ServiceAccount", **account}],
+        "subjects": [{"kind": "ServiceAccount", **account} for account in accounts],
     }
     plane.create(f"/apis/{group}/v1/clusterrolebindings", binding)
-    return plane.token(ACCOUNT, namespace)
+    return [plane.token(account["name"], namespace) for account in accounts]
 
 
 @contextmanager
@@ -105,12 +104,13 @@ def admission_setups(
 
 def _is_called(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
     """Return whether the API server calls both paths of the webhook for a pod."""
-    before = _calls(plane)
+    before = webhook_calls(plane)
     create(plane, namespace, manifest, dry_run=True)
-    return _calls(plane) - before >= len(("mutate", "validate"))
+    return webhook_calls(plane) - before >= len(("mutate", "validate"))
 
 
-def _calls(plane: ControlPlane) -> float:
+def webhook_calls(plane: ControlPlane) -> float:
+    """Return how many calls of webhooks the API server has made so far."""
     samples = plane.metrics().get("apiserver_admission_webhook_request_total", [])
     return sum(value for _, value in samples)
 
@@ -135,7 +135,7 @@ def main() -> int:
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
         folder = Path(name)
-        client = Client(folder, cores, creator(plane))
+        client = Client(folder, cores, *creators(plane, 1))
         exports = Exports(plane)
         pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])
         certificate = folder_of(pair, folder / "tls")

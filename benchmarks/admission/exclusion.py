@@ -23,7 +23,7 @@ from benchmarks.admission.api_server import (
     Run,
     acceptable,
     admission_setups,
-    creator,
+    creators,
     parse_options,
     run_in_turns,
 )
@@ -50,7 +50,7 @@ def main() -> int:
     cores = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
         folder = Path(name)
-        client = Client(folder, cores, creator(plane))
+        client = Client(folder, cores, *creators(plane, 1))
         pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])
         certificate = folder_of(pair, folder / "tls")
         file = folder / "gpuward.yaml"

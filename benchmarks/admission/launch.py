@@ -1,4 +1,4 @@
-"""Run a module on one CPU core: `launch.py CORE plain|quick MODULE ARGUMENT...`.
+"""Run a module on one CPU core: `launch.py CORE|all plain|quick MODULE ARGUMENT...`.
 
 With `plain`, the module uses the JSON codec and event loop of the standard library.
 """
@@ -16,7 +16,8 @@ EXTRAS = ("msgspec", "orjson", "uvloop")
 def main() -> None:
     """Run the module as `__main__` in this process."""
     core, variant, module = sys.argv[1:4]
-    os.sched_setaffinity(0, {int(core)})
+    if core != "all":
+        os.sched_setaffinity(0, {int(core)})
     if variant == "plain":
         # None in sys.modules makes an import fail, as if the package was not installed.
         sys.modules.update(dict.fromkeys(EXTRAS))  # type: ignore[arg-type]

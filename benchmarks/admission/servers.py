@@ -1,4 +1,4 @@
-"""Start servers as processes, each on one CPU core, and measure their CPU time and memory."""
+"""Start servers as processes, each on one CPU core or on all, and measure their CPU and memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,24 @@ Variant = Literal["plain", "quick"]
 
 
 class ServerProcess:
-    """A server process; `arguments` are a module and its arguments, `core` is its CPU core.
+    """A server process; `arguments` are a module and its arguments.
 
-    Inside its `with` block the server runs and `address` is its host and port.
+    `core` is its CPU core; without one it runs on all. Inside its `with` block the server runs and
+    `address` is its host and port.
     """
 
     def __init__(
-        self, folder: Path, name: str, core: int, variant: Variant, arguments: list[str]
+        self, folder: Path, name: str, core: int | None, variant: Variant, arguments: list[str]
     ) -> None:
         self.name = name
         self._log = folder / f"{name}-{variant}.log"
-        command = [sys.executable, LAUNCH, str(core), variant, *arguments]
+        command = [
+            sys.executable,
+            LAUNCH,
+            "all" if core is None else str(core),
+            variant,
+            *arguments,
+        ]
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=output)
 
@@ -99,16 +106,22 @@ class ServerProcess:
 
 
 def gpuward_server(
-    folder: Path, core: int, variant: Variant, certificate: Path, *options: str
+    folder: Path,
+    core: int | None,
+    variant: Variant,
+    certificate: Path,
+    *options: str,
+    name: str = "gpuward",
+    host: str = "127.0.0.1",
 ) -> ServerProcess:
-    """Return gpuward's server with its default settings, apart from `options`."""
-    listen = ["--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"]
+    """Return gpuward's server at `host`, with its default settings apart from `options`."""
+    listen = ["--listen", f"{host}:0", "--metrics-listen", "127.0.0.1:0"]
     arguments = ["gpuward", "serve", *listen, "--certificate", str(certificate), *options]
-    return ServerProcess(folder, "gpuward", core, variant, arguments)
+    return ServerProcess(folder, name, core, variant, arguments)
 
 
 def baseline_server(
-    folder: Path, core: int, variant: Variant, certificate: Path, patches: dict[str, str]
+    folder: Path, core: int | None, variant: Variant, certificate: Path, patches: dict[str, str]
 ) -> ServerProcess:
     """Return the server that answers each path with the constant patch in `patches`."""
     file = folder / "patches.json"

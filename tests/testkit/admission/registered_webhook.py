@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,21 +46,20 @@ def registered(
     name: str = "gpuward-test",
     only: str | None = None,
     condition: str = "",
+    kinds: Sequence[str] = ("mutating", "validating"),
 ) -> Iterator[None]:
     """Register a server until the end of the block; with `only`, for that namespace alone.
 
-    `condition` is a CEL match condition for pods.
+    `condition` is a CEL match condition for pods. `kinds` are the webhooks that are registered.
     By default only namespaces with the mode label are enforced, so that tests do not disturb
     each other.
     """
     # Under failurePolicy Ignore a slow response counts as none, so the timeout is long.
     options_used = options or RegistrationOptions(default=Action.OFF, timeout_seconds=30)
     manifests = configurations(name, client_config, options_used)
-    paths = [
-        f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
-        for kind in ("mutating", "validating")
-    ]
-    for path, configuration in zip(paths, manifests, strict=True):
+    paths = [f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations" for kind in kinds]
+    chosen = [found for found in manifests if found["kind"].lower().startswith(tuple(kinds))]
+    for path, configuration in zip(paths, chosen, strict=True):
         for entry in configuration["webhooks"]:
             if condition and not entry["name"].startswith("workloads."):
                 entry["matchConditions"] = [{"name": "may-concern-a-rule", "expression": condition}]
