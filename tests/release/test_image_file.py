@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.controllers import certs_command as certs
+from gpuward.commands import COMMANDS
 from tests.testkit.image.dockerfile_replay import BuildContext, Stage, stages
 from tests.testkit.paths import ROOT
 from webhook.server.lifecycle import ServerSettings
@@ -126,6 +127,14 @@ def test_the_shipped_versions_are_the_tested_versions(name: str) -> None:
     assert {one: tested.get(one) for one in pins(name)} == pins(name)
     text = (REQUIREMENTS / name).read_text(encoding="utf-8")
     assert "://" not in text
+
+
+def test_a_release_is_built_with_the_packages_of_every_command() -> None:
+    """The manual page and the completions of shells have the options of all commands."""
+    extras = {extra for _, extra, *_ in COMMANDS.values() if extra}
+    listed = PROJECT["project"]["optional-dependencies"]
+    names = {re.split(r"[^a-z0-9-]", one)[0] for extra in extras for one in listed[extra]}
+    assert names <= pins("distributions.txt").keys()
 
 
 def test_only_wheels_with_known_hashes_are_installed(all_stages: list[Stage]) -> None:
