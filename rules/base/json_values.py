@@ -230,15 +230,13 @@ class _PatchBuilder:
         """
         node: Any = self._root
         for depth, step in enumerate((0, *path)):
-            if isinstance(node, dict) and isinstance(step, str):
-                child = node.get(step)
-            elif isinstance(node, list) and isinstance(step, int) and 0 <= step < len(node):
-                child = node[step]
-            else:
-                raise EditError(f"{pointer(path)} does not fit the document")
+            try:
+                child = node.get(step) if isinstance(node, dict) else node[step]
+            except (IndexError, TypeError) as error:
+                raise EditError(f"{pointer(path)} does not fit the document") from error
             if depth == len(path) or (child is None and depth):  # at depth 0 null is the document
                 break
-            if isinstance(child, (dict, list)) and id(child) not in self._copied:
+            if id(child) not in self._copied and isinstance(child, (dict, list)):
                 child = node[step] = child.copy()
                 self._copied.add(id(child))
             node = child
