@@ -23,7 +23,7 @@ from webhook.admission.answer import Answer, Envelope, ReusableAnswer, envelope_
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
 from webhook.admission.enforcement import APPLY_OPERATION
-from webhook.admission.review import MalformedReviewError, TooDeepError, decode_fast
+from webhook.admission.review import CODEC, MalformedReviewError, TooDeepError, decode_fast
 from webhook.registration import ROUTES
 
 # Of all keys and answers together.
@@ -227,9 +227,9 @@ def _is_ordinary(request: Request) -> bool:
 
 def _names_any(decision: Decision, details: str, names: tuple[str, ...]) -> bool:
     """Return whether the answer or the log would name what is different in another replica."""
-    texts = (decision.operations, decision.warnings, decision.message, decision.causes, details)
-    text = str((*texts, decision.annotations))
-    return any(name in text for name in names)
+    texts = (decision.operations, decision.warnings, decision.message, decision.causes)
+    said = CODEC.dumps((*texts, dict(decision.annotations))) + details.encode()
+    return any(CODEC.dumps(name)[1:-1] in said for name in names)
 
 
 # What differs between the replicas of one template. Texts are as API servers write them, without
