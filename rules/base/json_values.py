@@ -265,7 +265,8 @@ def as_objects(value: Any) -> list[tuple[int, Mapping[str, Any]]]:
     """The objects in the list `value` with their indices; empty if `value` is no list."""
     if not isinstance(value, list):
         return []
-    return [(index, item) for index, item in enumerate(value) if isinstance(item, dict)]
+    # The tuples of `enumerate`: making others takes a third of the time again.
+    return [entry for entry in enumerate(value) if isinstance(entry[1], dict)]
 
 
 def count_values(raw: Any) -> int:
