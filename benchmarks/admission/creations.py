@@ -456,11 +456,14 @@ class _Installation:
 
     def counted(self, configuration: Configuration) -> Configuration:
         """The configuration with the number of calls for a pod, which is admitted."""
-        before = webhook_calls(self._plane)
-        answer = create(self._plane, configuration.namespace, self._manifest, dry_run=True)
-        if answer.status != CREATED:
-            sys.exit(f"{configuration.name}: {answer.body}")
-        return configuration._replace(calls=round(webhook_calls(self._plane) - before))
+        counts = []
+        for _ in range(5):  # some with calls for what a controller writes itself
+            before = webhook_calls(self._plane)
+            answer = create(self._plane, configuration.namespace, self._manifest, dry_run=True)
+            if answer.status != CREATED:
+                sys.exit(f"{configuration.name}: {answer.body}")
+            counts.append(round(webhook_calls(self._plane) - before))
+        return configuration._replace(calls=min(counts))
 
     def _exported(self, *exports: Any) -> str:
         """Return a namespace in which these exports of the default policy act."""

@@ -36,6 +36,19 @@ REFUSED_PATHS = ("/dev/nvidia", "/run/containerd/containerd.sock", "/var/run/doc
 IGNORED_BY_GATEKEEPER = {"admission.gatekeeper.sh/ignore": "true"}
 
 
+# As namespaces demand in which Pod Security is `restricted`.
+_RESTRICTED = {
+    "name": "manager",
+    "image": "registry.example.com/manager:1",
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    },
+}
+
+
 class Peer(NamedTuple):
     """Another admission controller: how it is built and run, and its policies for a namespace."""
 
@@ -54,7 +67,13 @@ def running_peer(
     API servers call Kyverno only for the namespaces that its policies select.
     """
     folder.mkdir()
+    _give_all_rights(plane, peer)
     with Controller(peer.recipe, plane, peer.build(), folder):
+        # Gatekeeper looks for its own pod, to which it adds what it has read.
+        home = peer.recipe.namespace
+        plane.kubectl("create", "serviceaccount", "default", "-n", home)
+        own = {"metadata": {"name": peer.name}, "spec": {"containers": [_RESTRICTED]}}
+        plane.create(f"/api/v1/namespaces/{home}/pods", own)
         for step in peer.policies(namespace):
             text = json.dumps({"apiVersion": "v1", "kind": "List", "items": step})
 
@@ -65,6 +84,18 @@ def running_peer(
             eventually(is_applied, what=f"{peer.name} takes its policies", seconds=120)
         eventually(lambda: _acts(plane, namespace, manifest), what=f"{peer.name} acts", seconds=120)
         yield
+
+
+def _give_all_rights(plane: ControlPlane, peer: Peer) -> None:
+    """Let the peer do everything.
+
+    No controller runs here that would put its roles together of others.
+    """
+    group = f"system:serviceaccounts:{peer.recipe.namespace}"
+    plane.kubectl(
+        *("create", "clusterrolebinding", peer.name, "--clusterrole=cluster-admin"),
+        f"--group={group}",
+    )
 
 
 def _acts(plane: ControlPlane, namespace: str, manifest: Any) -> bool:

@@ -105,6 +105,7 @@ GATEKEEPER = Recipe(
         f"--health-addr={HOST}:{at.health}",
         f"--prometheus-port={at.metrics}",
         "--disable-cert-rotation",
+        "--operation=generate",
         "--operation=webhook",
         "--operation=mutation-webhook",
         "--operation=mutation-controller",
