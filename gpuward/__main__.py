@@ -130,6 +130,7 @@ def _run_command(verb: str, rest: list[str]) -> int:
     gc.disable()
     name, _, function = COMMANDS[verb][0].partition(":")
     module = import_module(name)
+    gc.freeze()
     gc.enable()
     status: int = getattr(module, function or "main")(rest)
     return status

@@ -169,7 +169,6 @@ def _gpu_fields(
         is_pod = text_path is None and pods.has(base, node)
         has_pods = has_pods or is_pod
         for key, name, value in _keys_and_names(held):
-            path = text_path or (*base, *node.path, key)
             if text_path is None and pods.has_text(base, node, key):
                 has_pods = True
             elif is_manifest_text(group, key, held) and texts.is_yaml(held[key]):
@@ -182,11 +181,13 @@ def _gpu_fields(
                 if kind and is_new and is_wanted:
                     kinds.add(kind)
                     seen.add((kind, what))
+                    path = text_path or (*base, *node.path, key)
                     found.append((path, what, kind == _REQUEST_KIND))
                 if name == _PRIVILEGED and _is_true(value) and privileged is None:
-                    privileged = path
-                read_values = texts.values_in(key, held) if text_path is None else ()
-                waiting += [_Place(JsonNode(value), path) for value in read_values]
+                    privileged = text_path or (*base, *node.path, key)
+                if text_path is None and (documents := [*texts.values_in(key, held)]):
+                    path = (*base, *node.path, key)
+                    waiting += [_Place(JsonNode(document), path) for document in documents]
         if not is_pod:
             skipped = _UNREAD_FIELDS if node.parent is None and "kind" in held else ()
             children = [child for child in node.children() if child.key not in skipped]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
 _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
 # One of them is in every file that `manifests_of_other_programs` reads.
-_MAY_BE_OF_OTHER_PROGRAM = re.compile(r"k8s|openshift_raw|podSpec|pod_spec").search
+_WORDS_OF_OTHER_PROGRAMS = ("k8s", "openshift_raw", "podSpec", "pod_spec")
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} texts, such as those of ConfigMaps, one in another"
 )
@@ -320,17 +319,16 @@ class Linter:
 
     def _evaluate_files_of_other_programs(self, current: _CurrentFile) -> None:
         """Evaluate the objects that Ansible and other programs make of a file."""
-        if current.file.source.is_rendering or not _MAY_BE_OF_OTHER_PROGRAM(
-            current.file.source.text
-        ):
+        source = current.file.source
+        if source.is_rendering or not any(w in source.text for w in _WORDS_OF_OTHER_PROGRAMS):
             return
         from sources.embedded_manifests import manifests_of_other_programs  # noqa: PLC0415  # likewise
 
-        for source in manifests_of_other_programs(current.file):
-            if isinstance(source, SkippedSource):
-                self.results.skipped.append(source)
+        for found in manifests_of_other_programs(current.file):
+            if isinstance(found, SkippedSource):
+                self.results.skipped.append(found)
             else:
-                self._evaluate_file(File(source), outer=current)
+                self._evaluate_file(File(found), outer=current)
 
     def _checks_all_comments(self, source: Source) -> bool:
         """Return whether comments of `source` outside of its objects are for nothing.
@@ -390,7 +388,7 @@ class Linter:
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
         results.remarks += misplaced_field_remarks(file, document, result)
         results.remarks += component_remarks(file, document, result)
-        results.remarks += unread_remarks(file, document, result, policy.rules.profile)
+        results.remarks += unread_remarks(file, document, listed, result, policy.rules.profile)
 
     def _report_values(self, current: _CurrentFile) -> None:
         """Report what is wrong in the values of a chart, unless a rendering shows it."""

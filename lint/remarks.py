@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from kubeyaml import Document
-from lint.gpu_fields_outside_pods import gpu_fields_in_values, gpu_fields_outside_pods, gpu_settings
 from lint.suppressions import Suppressions, comments_in_no_object
 from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
 from policies.policy import Policy
@@ -16,6 +14,7 @@ from reports.results import Remark, Results
 from rules.base.json_values import Path, as_object, as_text, display, find_value
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.rule_set import PolicyException
+from rules.objects.object_ref import BUILT_IN_GROUPS, group_of
 from rules.profile.context import Context
 from rules.profile.profile import Profile
 from sources.manifests import File
@@ -57,9 +56,20 @@ def misplaced_comment_remarks(file: File, handled: Collection[int]) -> Iterator[
 
 
 def unread_remarks(
-    file: File, document: Document, result: EvaluationResult, profile: Profile
+    file: File,
+    document: Document,
+    objects: Iterable[tuple[Mapping[str, Any], Path]],
+    result: EvaluationResult,
+    profile: Profile,
 ) -> Iterator[Remark]:
-    """Yield remarks about fields that tell of GPUs in a document where gpuward finds no pod."""
+    """Yield remarks about fields that tell of GPUs in a document where gpuward finds no pod.
+
+    `objects` are those of the document.
+    """
+    if all(group_of(raw) in BUILT_IN_GROUPS for raw, _ in objects):
+        return
+    from lint.gpu_fields_outside_pods import gpu_fields_outside_pods  # noqa: PLC0415  # few files need it
+
     why = (
         "where gpuward finds no pod: the pods that its controller makes are evaluated only at "
         "admission"
@@ -92,6 +102,10 @@ def values_remarks(
 
     It yields none if a rendering has used the values.
     """
+    if not file.has_values:
+        return
+    from lint.gpu_fields_outside_pods import gpu_fields_in_values  # noqa: PLC0415  # few files need it
+
     why = "in the values of a chart: lint the chart with --render, and with these --values"
     if uses_values:
         if uses_values(file.source.name):
@@ -104,7 +118,7 @@ def values_remarks(
 
 
 # One of them is in every file that `other_file_remarks` reads.
-_MAY_TELL_OF_GPUS = re.compile(r"_VISIBLE_|runtimeClassName|/dev/|cdi|nri\.io").search
+_WORDS_ABOUT_GPUS = ("_VISIBLE_", "runtimeClassName", "/dev/", "cdi", "nri.io")
 _SERVICES_FIELD = "services"
 
 
@@ -117,9 +131,12 @@ def other_file_remarks(
     docker compose and of CI systems are read with `--also`.
     """
     name, is_read = file.source.name, file.source.is_rendering or file.has_values
-    if is_read or (uses_values and uses_values(name)) or not _MAY_TELL_OF_GPUS(file.source.text):
+    if is_read or (uses_values and uses_values(name)):
         return
-    from sources.container_files import container_file_kind  # noqa: PLC0415  # few files need it
+    if not any(word in file.source.text for word in _WORDS_ABOUT_GPUS):
+        return
+    from lint.gpu_fields_outside_pods import gpu_settings  # noqa: PLC0415  # few files need it
+    from sources.container_files import container_file_kind  # noqa: PLC0415  # likewise
     from sources.embedded_manifests import objects_of_other_programs  # noqa: PLC0415  # likewise
 
     if container_file_kind(name):

@@ -23,7 +23,7 @@ def did_you_mean(word: str, known: Iterable[str], fallback: str = "") -> str:
 
 Problem: TypeAlias = tuple[Path, str]
 # A dollar that no backslash escapes; the patterns of our schemas have none in brackets.
-_END_PATTERN = re.compile(r"(?<!\\)\$")
+_END_PATTERN = r"(?<!\\)\$"
 _TYPE_WORDS = {
     "object": "an object",
     "array": "a list",
@@ -60,7 +60,7 @@ def iter_schema_errors(raw: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
     from jsonschema import Draft202012Validator, ValidationError, validators  # noqa: PLC0415  # takes 0.07 s
 
     def check_pattern(_: Any, pattern: str, text: Any, __: Any) -> Iterator[Any]:
-        if isinstance(text, str) and not re.search(_END_PATTERN.sub(r"\\Z", pattern), text):
+        if isinstance(text, str) and not re.search(re.sub(_END_PATTERN, r"\\Z", pattern), text):
             yield ValidationError(f"{text!r} does not match {pattern!r}")
 
     keywords = {"pattern": check_pattern}

@@ -32,7 +32,7 @@ DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
     "shell",
     "markdown",
 )
-_TEMPLATE_PATTERN = rf"(\.({TEMPLATE_ENDINGS}))?"
+_TEMPLATE_PATTERN = rf"(\.({'|'.join(TEMPLATE_ENDINGS)}))?"
 _FILE_NAME_PATTERN_BY_KIND = {
     DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
     COMPOSE: re.compile(rf"(.+[.-])?compose([.-].+)?\.ya?ml{_TEMPLATE_PATTERN}"),

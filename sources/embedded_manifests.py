@@ -381,10 +381,8 @@ _SETTINGS_ON_ONE_LINE = re.compile(r"\b(?:src|template|definition|resource_defin
 _ARMADA_SPECS = ("podSpec", "podSpecs")
 # Determined makes a pod of a part of one (https://docs.determined.ai, "Customize a Pod").
 _DETERMINED_FIELD = ("environment", "pod_spec")
-_MAY_HAVE_OBJECT = re.compile(
-    r"^[ \t-]*(?:[\w.]{1,40}\.)?(?:k8s|k8s_raw|openshift_raw|podSpecs?|pod_spec)[ \t]*:",
-    re.MULTILINE,
-).search
+_KEY_OF_OBJECT_PATTERN = r"(?:k8s|k8s_raw|openshift_raw|podSpecs?|pod_spec)[ \t]*:"
+_LINE_WITH_OBJECT_PATTERN = rf"(?m)^[ \t-]*(?:[\w.]{{1,40}}\.)?{_KEY_OF_OBJECT_PATTERN}"
 
 
 def manifests_of_other_programs(file: File) -> Iterator[Source | SkippedSource]:
@@ -393,7 +391,9 @@ def manifests_of_other_programs(file: File) -> Iterator[Source | SkippedSource]:
     And what a task of Ansible applies that is not in the file.
     """
     text = file.source.text
-    if not _MAY_HAVE_OBJECT(text):
+    # To look at every line takes long, and most files have the words in other places.
+    may_have_object = re.search(_KEY_OF_OBJECT_PATTERN, text)
+    if not may_have_object or not re.search(_LINE_WITH_OBJECT_PATTERN, text):
         return
     for chunk in islice(split(text), MAX_DOCUMENTS):
         try:

@@ -96,38 +96,29 @@ MANIFEST_ENDINGS = (".yaml", ".yml", ".json")
 KUSTOMIZATION_FILES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # What tools put behind the name of a file that they fill in: Go, Jinja, ERB, Terraform, chezmoi …
 TEMPLATE_ENDINGS = (
-    r"tmpl|tpl|tftpl|template|templ|gotmpl|gotpl|gotemplate|j2|jinja2?|erb|ejs|mustache|hbs"
-    r"|handlebars|envsubst|in"
+    *("tmpl", "tpl", "tftpl", "template", "templ", "gotmpl", "gotpl", "gotemplate", "j2", "jinja"),
+    *("jinja2", "erb", "ejs", "mustache", "hbs", "handlebars", "envsubst", "in"),
 )
-# With `README.md.gotmpl` and `nginx.conf.j2`, something else is made than manifests.
-_IS_TEMPLATE_NAME = re.compile(
-    rf"(?:[^.]*|.+\.(?:ya?ml|json))\.(?:{TEMPLATE_ENDINGS})", re.IGNORECASE
-).fullmatch
 # What people put behind the name of a file that others copy and change.
-_IS_SAMPLE_NAME = re.compile(
-    r".+\.(?:ya?ml|json)\.(?:dist|example|sample)", re.IGNORECASE
-).fullmatch
+_SAMPLE_ENDINGS = ("dist", "example", "sample")
 STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
-_MAY_BE_KUBERNETES = re.compile(r"apiVersion|\\|!").search
+_SIGNS_OF_OBJECTS = ("apiVersion", "\\", "!")
 # Where a key may stand: at the beginning of a line, or anywhere in one that begins in flow style.
-_KEY_START = r"^[ \t>]*(?:- )?(?:[\[{](?:[^\n]*[{,])?[ \t]*)?[\"']?"
-_API_VERSION_PATTERN = re.compile(_KEY_START + r"apiVersion[\"']?[ \t]*:", re.MULTILINE)
-_KIND_PATTERN = re.compile(_KEY_START + r"kind[\"']?[ \t]*:", re.MULTILINE)
+_KEY_START = r"(?m)^[ \t>]*(?:- )?(?:[\[{](?:[^\n]*[{,])?[ \t]*)?[\"']?"
+_API_VERSION_PATTERN = _KEY_START + r"apiVersion[\"']?[ \t]*:"
+_KIND_PATTERN = _KEY_START + r"kind[\"']?[ \t]*:"
 # Keys of a template's outermost lines, with values that it does not fill in.
-_OUTER_API_PATTERN = re.compile(
-    r"^[\"']?apiVersion[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
-)
-_OUTER_KIND_PATTERN = re.compile(r"^[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
-_CORE_VERSION_PATTERN = re.compile(r"v\d\w*").fullmatch
+_OUTER_API_PATTERN = r"(?m)^[\"']?apiVersion[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)"
+_OUTER_KIND_PATTERN = r"(?m)^[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)"
+_CORE_VERSION_PATTERN = r"v\d\w*"
 _KUBECONFIG_KIND = "Config"
 # What a template of a chart's values says of GPUs.
-_GPU_SETTING_PATTERN = re.compile(
-    r"^[ \t-]*(?:name:[ \t]*)?[\"']?NVIDIA_VISIBLE_DEVICES\b"
-    r"|^[ \t]*runtimeClassName:[ \t]*[\"']?nvidia",
-    re.MULTILINE,
+_GPU_SETTING_PATTERN = (
+    r"(?m)^[ \t-]*(?:name:[ \t]*)?[\"']?NVIDIA_VISIBLE_DEVICES\b"
+    r"|^[ \t]*runtimeClassName:[ \t]*[\"']?nvidia"
 )
-_PRIVILEGED_PATTERN = re.compile(r"^[ \t]*privileged:[ \t]*true\b", re.MULTILINE)
+_PRIVILEGED_PATTERN = r"(?m)^[ \t]*privileged:[ \t]*true\b"
 # The names of the format that git-lfs reads: today's, and two older ones.
 _LFS_POINTERS = (
     "version https://git-lfs.github.com/spec/",
@@ -315,8 +306,15 @@ def may_hold_manifests(name: str) -> bool:
 
 def is_template_name(name: str) -> bool:
     """Return whether a file called `name` is a template or sample of another, by its ending."""
-    base = os.path.basename(name)
-    return _IS_TEMPLATE_NAME(base) is not None or _IS_SAMPLE_NAME(base) is not None
+    stem, dot, ending = os.path.basename(name).lower().rpartition(".")
+    # With `README.md.gotmpl` and `nginx.conf.j2`, something else is made than manifests.
+    makes_manifest = "." not in stem or os.path.splitext(stem)[1] in MANIFEST_ENDINGS
+    return (bool(dot) and ending in TEMPLATE_ENDINGS and makes_manifest) or _is_sample_name(name)
+
+
+def _is_sample_name(name: str) -> bool:
+    stem, _, ending = os.path.basename(name).lower().rpartition(".")
+    return ending in _SAMPLE_ENDINGS and os.path.splitext(stem)[1] in MANIFEST_ENDINGS
 
 
 def declares_object(text: str) -> bool:
@@ -324,7 +322,7 @@ def declares_object(text: str) -> bool:
 
     Or whether lines that begin as a map or list of one line have these keys.
     """
-    return bool(_API_VERSION_PATTERN.search(text) and _KIND_PATTERN.search(text))
+    return bool(re.search(_API_VERSION_PATTERN, text) and re.search(_KIND_PATTERN, text))
 
 
 # Fields of custom resources whose texts a controller applies (rancher/fleet-docs
@@ -365,7 +363,8 @@ def source_of(
     source = _decode(name, content)
     if not isinstance(source, Source):
         return source
-    if not is_named and name.lower().endswith(".json") and not _MAY_BE_KUBERNETES(source.text):
+    is_json = name.lower().endswith(".json")
+    if is_json and not is_named and not any(sign in source.text for sign in _SIGNS_OF_OBJECTS):
         return SkippedSource(name, "")  # another tool's JSON, which may well not be JSON
     is_template = has_placeholder(source.text) and _is_chart_template(name, tree)
     return source._replace(is_named=is_named, is_template=is_template)
@@ -388,7 +387,7 @@ def _refused_template(
         return SkippedSource(name, TEMPLATE_REASON, needs_rendering=True)
     if not is_manifest:
         return SkippedSource(name, _TEMPLATE_OF_VALUES_REASON)
-    if _IS_SAMPLE_NAME(os.path.basename(name)):
+    if _is_sample_name(name):
         return SkippedSource(name, _SAMPLE_REASON)
     return UnreadableSource(name, _TEMPLATE_ENDING_REASON)
 
@@ -403,16 +402,18 @@ def _is_of_another_program(text: str) -> bool:
 
     Talos and others have an apiVersion and a kind too. Of the core group there is v1 alone.
     """
-    versions = set(_OUTER_API_PATTERN.findall(text))
+    versions = set(re.findall(_OUTER_API_PATTERN, text))
     if versions == {"v1"}:
-        return set(_OUTER_KIND_PATTERN.findall(text)) == {_KUBECONFIG_KIND}
-    return bool(versions) and all(v != "v1" and _CORE_VERSION_PATTERN(v) for v in versions)
+        return set(re.findall(_OUTER_KIND_PATTERN, text)) == {_KUBECONFIG_KIND}
+    return bool(versions) and all(
+        v != "v1" and re.fullmatch(_CORE_VERSION_PATTERN, v) for v in versions
+    )
 
 
 def _tells_of_gpus(text: str) -> bool:
     """Return whether a template sets what gives a container GPUs."""
-    is_privileged = _PRIVILEGED_PATTERN.search(text) and "gpu" in text.lower()
-    return bool(is_privileged or _GPU_SETTING_PATTERN.search(text))
+    is_privileged = re.search(_PRIVILEGED_PATTERN, text) and "gpu" in text.lower()
+    return bool(is_privileged or re.search(_GPU_SETTING_PATTERN, text))
 
 
 def _decode(name: str, content: bytes) -> Source | UnreadableSource:

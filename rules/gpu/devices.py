@@ -23,11 +23,9 @@ _NANO = 10**9
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 Amount: TypeAlias = Quantity | Placeholder | Malformed | None
 # Resources of network cards for RDMA: rdma/hca, nvidia.com/rdma_shared_device_a, openshift.io/roce.
-RDMA_PATTERN = re.compile(
-    "rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)"
-)
+RDMA_PATTERN = "rdma|roce|hca|infiniband|mlnx|mellanox|(?:^|[/_.-])(?:ib|efa)(?:[_.-]|$)"
 # Resources of other devices that are no GPUs: of networks, virtual machines, FPGAs and the like.
-NO_GPU = re.compile(
+NO_GPU_PATTERN = (
     "sriov|netdevice|hostdev|fpga|sgx|vhost|(?:batch|mid)-(?:cpu|memory)"
     "|(?:^|[/_.-])(?:eni|fuse|kvm|tun|tap|qat|dsa|dlb|iaa|usb|tpm|snd|nic|vf|sev|tdx)s?(?:[_.-]|$)"
 )
@@ -169,7 +167,7 @@ def unknown_devices(container: Container) -> Iterator[str]:
 
 def is_of_other_device(name: str) -> bool:
     """Return whether `name`, in small letters, is one of devices that are known to be no GPUs."""
-    return bool(RDMA_PATTERN.search(name) or NO_GPU.search(name))
+    return bool(re.search(RDMA_PATTERN, name) or re.search(NO_GPU_PATTERN, name))
 
 
 def requests_share(container: Container) -> bool:

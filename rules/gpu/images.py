@@ -7,6 +7,7 @@ from rules.base.caching import cached_by_text
 from rules.base.traits import SAMPLE_IMAGES
 from rules.profile.platforms.makers import (
     AGENT_IMAGE_PATTERN,
+    IMAGE_STEMS,
     NVIDIA,
     OTHER_IMAGE_PATTERN,
     OTHER_MAKERS,
@@ -181,7 +182,9 @@ def maker_of_image(image: str) -> Maker | None:
     if is_cuda_image(image):
         return NVIDIA
     text = _searched_text(image)
-    if not re.search(OTHER_IMAGE_PATTERN, text):
+    # Most images have none of these, and the search for a pattern takes longer.
+    has_stem = any(stem in text for stem in IMAGE_STEMS)
+    if not has_stem or not re.search(OTHER_IMAGE_PATTERN, text):
         return None
     patterns = ((maker, image_pattern([maker])) for maker in OTHER_MAKERS)
     return next(maker for maker, pattern in patterns if pattern and re.search(pattern, text))

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from rules.base.json_values import Path
 from rules.gpu.commands import Command, expand_variables
 from rules.gpu.images import image_name
-from rules.gpu.scripts import script_words
 from rules.objects.container import Container
 
 
@@ -338,6 +337,8 @@ def started_program(container: Container, command: Command) -> Launcher | None:
 
 def _words_of_command(command: Command) -> list[CommandWord]:
     """The words of `command`; none if it has too many."""
+    from rules.gpu.scripts import script_words  # noqa: PLC0415  # few commands name a launcher
+
     words = [
         CommandWord(word, number, is_mention, _option_name(word))
         for number, text in enumerate(command.texts)

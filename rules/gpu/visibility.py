@@ -47,7 +47,7 @@ _MAX_VALUE_CHARACTERS = 4096
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
 _SPACE += "".join(map(chr, range(0x2000, 0x200B)))
 # What the kubelet fills in. Without a variable of that name the text stays, and `$$(` is literal.
-_FILLED_IN_PATTERN = re.compile(r"\$\([^)]*\)")
+_FILLED_IN_PATTERN = r"\$\([^)]*\)"
 _REFERENCE_KINDS = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
 
@@ -67,7 +67,7 @@ def parse_visibility(value: str, known: VisibleDevices) -> Visibility:
         return Visibility.GRANTED  # no user needs one that long
     if not value and known.empty_grants:
         return Visibility.GRANTED
-    words = _FILLED_IN_PATTERN.sub("$(", value).split(",")
+    words = re.sub(_FILLED_IN_PATTERN, "$(", value).split(",")
     tokens = [token for word in words if (token := word.strip(_SPACE))]
     if not set(known.overrides).isdisjoint(tokens):
         return Visibility.HIDDEN  # whatever the kubelet fills in beside it

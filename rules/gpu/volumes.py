@@ -269,7 +269,7 @@ def _is_gpu_kind(kind: str, profile: Profile) -> bool:
 # pkg/*/device/device.go), intel.cdi.k8s.io/gpu (intel/intel-device-plugins-for-kubernetes
 # pkg/deviceplugin/server.go), rebellions.ai/npu (https://docs.rbln.ai, "Container Toolkit"). Makers
 # have other devices, too.
-_CLASS_PATTERN = re.compile(
+_CLASS_PATTERN = (
     r"gpu|(?:^|[_.-])(?:gaudi|hpu|xpu|npu|tpu|dcu|hcu|mlu|gcu|neuron|ascend|davinci|rngd|accel)"
     r"[0-9a-z]*(?:[_.-]|$)"
 )
@@ -279,5 +279,5 @@ _NVIDIA_VENDOR = "nvidia.com"
 def is_accelerator_kind(kind: str) -> bool:
     """Return whether CDI devices of `kind`, such as `intel.com/gpu`, are GPUs or the like."""
     vendor, _, device_class = kind.lower().partition("/")
-    is_known = _CLASS_PATTERN.search(device_class) is not None
+    is_known = re.search(_CLASS_PATTERN, device_class) is not None
     return is_known or vendor == _NVIDIA_VENDOR or vendor.endswith(f".{_NVIDIA_VENDOR}")

@@ -5,7 +5,7 @@ Twins of `rules.gpu.devices`, of `Pod._fraction_target` and of `Container.added_
 
 from collections.abc import Iterator, Mapping
 
-from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU, RDMA_PATTERN
+from rules.gpu.devices import DEVICE_CLASS_PREFIX, NO_GPU_PATTERN, RDMA_PATTERN
 from rules.gpu.visibility import NVIDIA_VISIBLE_DEVICES
 from rules.in_process.expression import (
     OBJECT,
@@ -163,8 +163,8 @@ def unknown_devices() -> Expression:
             n.contains("/"),
             not_(is_in(n, POLICY.resources)),
             not_(POLICY.resourcePatterns.exists(lambda p: fits(n, p))),
-            not_(n.lowerAscii().matches(RDMA_PATTERN.pattern)),
-            not_(n.lowerAscii().matches(NO_GPU.pattern)),
+            not_(n.lowerAscii().matches(RDMA_PATTERN)),
+            not_(n.lowerAscii().matches(NO_GPU_PATTERN)),
         )
 
     named = limits.filter(lambda n: limits[n] != "0") + requests.filter(

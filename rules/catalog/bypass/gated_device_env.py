@@ -33,6 +33,7 @@ References
 - NVIDIA GPU operator, "GPUDirect RDMA and GPUDirect Storage"
 """
 
+import re
 from collections.abc import Iterator
 
 from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
@@ -123,7 +124,7 @@ def _qualification(*, has_gpu: bool, is_certain: bool) -> str:
 
 
 def _has_rdma(container: Container) -> bool:
-    return any(RDMA_PATTERN.search(name.lower()) for name in container.limits)
+    return any(re.search(RDMA_PATTERN, name.lower()) for name in container.limits)
 
 
 def _finding(container: Container, variable: str, effect: str, *, is_certain: bool) -> Finding:
@@ -193,7 +194,7 @@ def _may_have_in_cel(container: Expression, variable: str) -> Value:
     if variable != MOFED:
         return False
     has_rdma = get(container.raw, "resources.limits", {}).exists(
-        lambda n: n.lowerAscii().matches(RDMA_PATTERN.pattern)
+        lambda n: n.lowerAscii().matches(RDMA_PATTERN)
     )
     return all_of(container.requestsGpu, has_rdma)
 
