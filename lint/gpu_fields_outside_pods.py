@@ -185,9 +185,8 @@ def _gpu_fields(
                     found.append((path, what, kind == _REQUEST_KIND))
                 if name == _PRIVILEGED and _is_true(value) and privileged is None:
                     privileged = text_path or (*base, *node.path, key)
-                if text_path is None and (documents := [*texts.values_in(key, held)]):
-                    path = (*base, *node.path, key)
-                    waiting += [_Place(JsonNode(document), path) for document in documents]
+                read_values = texts.values_in(key, held) if text_path is None else ()
+                waiting += [_Place(JsonNode(v), (*base, *node.path, key)) for v in read_values]
         if not is_pod:
             skipped = _UNREAD_FIELDS if node.parent is None and "kind" in held else ()
             children = [child for child in node.children() if child.key not in skipped]

@@ -109,7 +109,10 @@ def misspelt_resources(
             misspelt[name] = Misspelling(right, is_known=True)
         elif len(compared) < MAX_COMPARED_NAMES:
             compared.add(name)
-            if nearest := _nearest_name(name, profile):
+            nearest = profile.nearest_names.get(name)
+            if nearest is None:
+                nearest = profile.nearest_names.store(name, _nearest_name(name, profile))
+            if nearest:
                 misspelt[name] = Misspelling(nearest, is_known=False)
     return misspelt
 
@@ -192,13 +195,14 @@ def _correctly_formed_name(name: str) -> str:
     return "" if right == name else right
 
 
-def _nearest_name(name: str, profile: Profile) -> str | None:
+def _nearest_name(name: str, profile: Profile) -> str:
+    """Return the resource that `name` is most likely to mean; empty if none is near."""
     domain, slash, suffix = name.partition("/")
     if nearest := _name_of_model(domain, suffix, profile) or _begun_name(name):
         return nearest
     # Names with digits are other models, not typing errors.
     if not slash or any(letter.isdigit() for letter in suffix):
-        return None
+        return ""
     for known in profile.resources:
         known_domain, _, other = known.partition("/")
         if "*" in known:
@@ -213,7 +217,7 @@ def _nearest_name(name: str, profile: Profile) -> str | None:
             )
         if is_near:
             return known
-    return None
+    return ""
 
 
 def _name_of_model(domain: str, suffix: str, profile: Profile) -> str | None:

@@ -7,7 +7,6 @@ several. What all platforms share, such as the meaning of a variable, is code in
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from copy import copy
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -302,6 +301,8 @@ class Profile:
         )
         # Filled by `engine.traits`, which meets the same names in every pod.
         self.variable_traits: BoundedCache[str, int] = BoundedCache()
+        # Filled by `gpu.resource_names`: the resource that each unknown name may stand for.
+        self.nearest_names: BoundedCache[str, str] = BoundedCache()
         self._components: BoundedCache[str, tuple[Component, ...]] = BoundedCache()
         self._resources = PatternIndex(resources)
         self._name_by_lower_case = _by_lower_case(resources)
@@ -327,10 +328,13 @@ class Profile:
 
     def with_resources(self, more: Mapping[str, Resource]) -> "Profile":
         """Return the same profile that also knows the resources `more`."""
+        from copy import copy  # noqa: PLC0415  # few inventories have such resources
+
         profile = copy(self)
         profile.resources = {**self.resources, **more}
         profile._resources = PatternIndex(profile.resources)  # noqa: SLF001  # its own
         profile._name_by_lower_case = _by_lower_case(profile.resources)  # noqa: SLF001
+        profile.nearest_names = BoundedCache()
         return profile
 
     def visible_variable(self, name: str) -> VisibleDevices | None:
