@@ -8,8 +8,7 @@ from typing import Any
 
 from kubeyaml import Document
 from lint.suppressions import Suppressions, comments_in_no_object
-from policies.exceptions import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND
-from policies.policy import Policy
+from policies.policy import GPU_EXCEPTION_API, GPU_EXCEPTION_KIND, Policy
 from reports.results import Remark, Results
 from rules.base.json_values import Path, as_object, as_text, display, find_value
 from rules.engine.evaluation import EvaluationResult

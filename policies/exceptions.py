@@ -13,8 +13,6 @@ from rules.engine.rule_set import PolicyException
 from rules.objects.pod import Pod
 from rules.rule import Rule
 
-GPU_EXCEPTION_API, GPU_EXCEPTION_KIND = "gpuward.io/v1alpha1", "GpuException"
-"""The apiVersion and the kind of GpuExceptions; `gpu_exceptions` decides about them."""
 RULE_BY_NAME: Mapping[str, Rule[Any]] = {rule.name: rule for rule in CATALOG}
 # The fields of an exception by the keys of `match`.
 _FIELD_BY_MATCH_KEY = {

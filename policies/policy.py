@@ -19,6 +19,8 @@ DEFAULT_PROFILES = ("nvidia",)
 """The profiles of a policy that names none."""
 SECURITY_FAMILIES = ("bypass", "security", "sharing")
 """Rules of these protect other tenants: an exception to one must name the namespaces it is for."""
+GPU_EXCEPTION_API, GPU_EXCEPTION_KIND = "gpuward.io/v1alpha1", "GpuException"
+"""The apiVersion and the kind of GpuExceptions; `gpu_exceptions` decides about them."""
 
 
 class RuleSettings(NamedTuple):

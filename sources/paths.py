@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from fnmatch import fnmatch
 from functools import cache
 
 from sources.containment import relative_path_inside
@@ -164,6 +163,8 @@ class FilePlaces:
 
 def is_excluded(name: str, pattern: str) -> bool:
     """Return whether `pattern` fits the file, a folder that it is in, or the name of either."""
+    from fnmatch import fnmatch  # noqa: PLC0415  # few runs exclude files
+
     while name and name != os.path.dirname(name):
         if fnmatch(name, pattern) or fnmatch(os.path.basename(name), pattern):
             return True
