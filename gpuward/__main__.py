@@ -126,7 +126,7 @@ def _run_command(verb: str, rest: list[str]) -> int:
         return 2
     from importlib import import_module  # noqa: PLC0415  # only after the import path is set
 
-    # What modules create lives to the end: nothing of it is garbage.
+    # What modules create lives to the end: nothing of it is garbage, now or later.
     gc.disable()
     name, _, function = COMMANDS[verb][0].partition(":")
     module = import_module(name)
