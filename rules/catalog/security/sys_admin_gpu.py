@@ -15,8 +15,15 @@ It refuses
 - `BPF` beside `PERFMON`,
 - `SYS_PTRACE` beside `hostPID: true`,
 
-and warns of any other that is not on the list, and of all in a pod that may also run where no GPU
-is. These are on the list:
+and warns of any other that is not on the list. It never refuses, but warns,
+
+- of a pod that may also run where no GPU is,
+- if the name of the runtime class contains `gvisor` or `kata`: capabilities then have no effect
+  outside the pod,
+- with `hostUsers: false`, for the same reason; but it refuses `SYS_ADMIN` and `ALL` beside it unless
+  the pod asks for, or selects, cards of other makers than NVIDIA.
+
+These capabilities are on the list:
 
 - what Pod Security's level `baseline` allows: `AUDIT_WRITE`, `CHOWN`, `DAC_OVERRIDE`, `FOWNER`,
   `FSETID`, `KILL`, `MKNOD`, `NET_BIND_SERVICE`, `SETFCAP`, `SETGID`, `SETPCAP`, `SETUID`,
@@ -36,10 +43,16 @@ every GPU or other accelerator of its node, of whatever maker: with cgroup v2 it
 program that allows devices, with cgroup v1 it mounts and writes their list. SELinux can forbid
 that. Some other capabilities are worth the node as well.
 
+gVisor and Kata Containers give a pod a kernel of its own, and with `hostUsers: false` the kernel of
+the node grants capabilities in the user namespace of the pod, and not for what belongs to the node.
+Before Kubernetes 1.33, API servers remove `hostUsers` unless the feature gate
+`UserNamespacesSupport` is on, and webhooks still see it then; policies that API servers evaluate do
+not.
+
 On nodes of NVIDIA nothing needs to be lifted: NVIDIA's container toolkit treats a container as
-privileged because of `SYS_ADMIN`, not because of `privileged: true`. It then obeys
-NVIDIA_VISIBLE_DEVICES even where administrators allowed that to privileged containers only, and
-lets the container manage MIG devices.
+privileged because of `SYS_ADMIN`, not because of `privileged: true`, also with `hostUsers: false`.
+It then obeys NVIDIA_VISIBLE_DEVICES even where administrators allowed that to privileged containers
+only, and lets the container manage MIG devices.
 
 With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS_BOOT` another
 kernel, with `SYS_RAWIO` it reaches the memory and the ports of its devices: each gives it every GPU
@@ -59,15 +72,18 @@ References
 - NVIDIA container toolkit, `internal/config/image/privileged.go`
 - https://kubernetes.io/docs/concepts/security/pod-security-standards/
 - https://man7.org/linux/man-pages/man7/capabilities.7.html
+- https://man7.org/linux/man-pages/man7/user_namespaces.7.html
+- https://kubernetes.io/docs/concepts/workloads/pods/user-namespaces/
+- https://cloud.google.com/kubernetes-engine/docs/concepts/sandbox-pods
 - the kernel's `Documentation/admin-guide/cgroup-v2.rst`, *Device controller*
 - https://man7.org/linux/man-pages/man2/open_by_handle_at.2.html
 - https://github.com/bottlerocket-os/bottlerocket/issues/3992
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
-from rules.base.json_values import remove
+from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_EVIDENCE, PRIVILEGED
 from rules.in_process.expression import (
     OBJECT,
@@ -85,8 +101,9 @@ from rules.in_process.expression import (
     text,
 )
 from rules.in_process.requests import added_capabilities
-from rules.in_process.statement import CONTAINER, EVIDENCE, Statement
-from rules.placement.gpu_nodes import Evidence, gpu_evidence
+from rules.in_process.statement import CONTAINER, EVIDENCE, Statement, shown
+from rules.placement.gpu_nodes import Evidence, gpu_evidence, is_for_other_makers
+from rules.profile.profile import Profile
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 # Pod Security's level baseline (kubernetes/pod-security-admission
@@ -174,6 +191,13 @@ EFFECTS = (
     Effect(frozenset({_FOR_OWN_NETWORK}), "it can change the network of the node", Action.WARN),
 )
 OTHER_EFFECT = "no program for GPUs is known to need that"
+# Runtimes with a kernel for each pod, after which runtime classes are named.
+SANDBOXES = ("gvisor", "kata")
+IN_USER_NAMESPACE = (
+    "with hostUsers: false that has no effect outside the pod, if the cluster has user namespaces"
+)
+# NVIDIA's toolkit reads the configuration of the container, before there is a user namespace.
+TOOLKIT_EFFECT = "the container toolkit takes it for privileged and gives it any GPU that it names"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -182,8 +206,33 @@ def check(pod: Pod, context: Context) -> Findings:
     evidence = next(gpu_evidence(pod, context), None) if containers else None
     if evidence is None:
         return
+    confined, has_toolkit = _confinement(pod), not is_for_other_makers(pod, context.inventory)
     for container, entries in containers:
-        yield _finding(container, entries, evidence)
+        effect, action = _effect(container, entries, evidence)
+        if confined:
+            effect, action = confined, Action.WARN
+            names = {name for _, name in entries}
+            if (
+                confined == IN_USER_NAMESPACE
+                and has_toolkit
+                and names & ADMINISTRATION_CAPABILITIES
+            ):
+                effect, action = TOOLKIT_EFFECT, Action.DENY
+        yield _finding(
+            container, entries, evidence, effect, action if evidence.is_certain else Action.WARN
+        )
+
+
+def _confinement(pod: Pod) -> str:
+    """Return why capabilities have no effect outside `pod`; empty if they have."""
+    runtime_class = as_text(pod.spec.get("runtimeClassName"))
+    if any(word in runtime_class for word in SANDBOXES):
+        return _in_sandbox(display(runtime_class))
+    return IN_USER_NAMESPACE if pod.spec.get("hostUsers") is False else ""
+
+
+def _in_sandbox(runtime_class: object) -> str:
+    return f"with the runtime class {runtime_class} that has no effect outside the pod"
 
 
 def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
@@ -199,15 +248,28 @@ def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
     return [entry for entry in container.added_capabilities if entry[1] in found]
 
 
-def _finding(container: Container, entries: list[tuple[int, str]], evidence: Evidence) -> Finding:
+def _effect(
+    container: Container, entries: list[tuple[int, str]], evidence: Evidence
+) -> tuple[str, Action]:
+    """Return the effect of the capabilities on the node, and the action that it deserves."""
+    names = {name for _, name in entries}
+    added = {name for _, name in container.added_capabilities}
+    found = next((e for e in EFFECTS if _has(e, names, added)), None)
+    if found is None:
+        return OTHER_EFFECT, Action.WARN
+    return found.text + (evidence.devices if found.names_devices else ""), found.action
+
+
+def _finding(
+    container: Container,
+    entries: list[tuple[int, str]],
+    evidence: Evidence,
+    effect: str,
+    action: Action,
+) -> Finding:
     names = {name for _, name in entries}
     capabilities = AND.join(sorted(names))
     noun = NOUNS[0] if len(names) == 1 else NOUNS[1]
-    added = {name for _, name in container.added_capabilities}
-    found = next((e for e in EFFECTS if _has(e, names, added)), None)
-    effect, action = (found.text, found.action) if found else (OTHER_EFFECT, Action.WARN)
-    if found and found.names_devices:
-        effect += evidence.devices
     add = (*container.path, *ADDED_CAPABILITIES_PATH)
     return Finding(
         path=(*add, entries[0][0]),
@@ -216,7 +278,7 @@ def _finding(container: Container, entries: list[tuple[int, str]], evidence: Evi
         container=container,
         help=_advice(capabilities),
         fix=Fix(f"drop {capabilities}", tuple(remove((*add, index)) for index, _ in entries)),
-        action=action if evidence.is_certain else Action.WARN,
+        action=action,
     )
 
 
@@ -236,26 +298,44 @@ def _advice(capabilities: object) -> str:
     return f"remove {capabilities} from capabilities.add"
 
 
-def in_process() -> tuple[Statement, ...]:
+def in_process(_options: Mapping[str, Any], profile: Profile) -> tuple[Statement, ...]:
     """`check` in CEL."""
+    from rules.in_process import nodes  # noqa: PLC0415  # no linter needs it
+
     added = added_capabilities(CONTAINER.raw)
     found = let(added, lambda every: POLICY.capabilities.filter(_is_fault(every)))
     refused = [effect for effect in EFFECTS if effect.action is Action.DENY]
+    runtime_class = get(OBJECT.spec, "runtimeClassName", "")
+    is_in_sandbox = any_of(*(runtime_class.contains(word) for word in SANDBOXES))
+    is_in_user_namespace = not_(get(OBJECT.spec, "hostUsers", True))
+    has_toolkit = not_(OBJECT.capabilitiesForOtherMakers)
 
     def has(effect: Effect, names: Expression) -> Expression:
         is_one = names.exists(lambda n: is_in(n, sorted(effect.capabilities)))
         beside = [is_in(effect.beside, added)] if effect.beside else []
         return all_of(is_one, *beside)
 
+    def is_by_toolkit(names: Expression) -> Expression:
+        is_one = names.exists(lambda n: is_in(n, sorted(ADMINISTRATION_CAPABILITIES)))
+        return all_of(has_toolkit, is_one)
+
     def message(names: Expression) -> Expression:
         effect = choose(
-            *((has(e, names), _text_in_cel(e)) for e in EFFECTS), otherwise=OTHER_EFFECT
+            (is_in_sandbox, text(_in_sandbox(shown(runtime_class)))),
+            (all_of(is_in_user_namespace, is_by_toolkit(names)), TOOLKIT_EFFECT),
+            (is_in_user_namespace, IN_USER_NAMESPACE),
+            *((has(e, names), _text_in_cel(e)) for e in EFFECTS),
+            otherwise=OTHER_EFFECT,
         )
         noun = choose((names.size() == 1, NOUNS[0]), otherwise=NOUNS[1])
         return text(_message(CONTAINER.text, noun, names.join(AND), EVIDENCE.pod, effect))
 
     is_refused = expression([found]).exists(
-        lambda names: any_of(*(has(effect, names) for effect in refused))
+        lambda names: all_of(
+            not_(is_in_sandbox),
+            any_of(not_(is_in_user_namespace), is_by_toolkit(names)),
+            any_of(*(has(effect, names) for effect in refused)),
+        )
     )
     return (
         Statement(
@@ -270,6 +350,7 @@ def in_process() -> tuple[Statement, ...]:
                 ),
                 "worthTheNode": sorted(WORTH_THE_NODE),
             },
+            words={"capabilitiesForOtherMakers": nodes.is_for_other_makers(profile)},
         ),
     )
 
