@@ -283,7 +283,7 @@ def export(state: ClusterState) -> str:
             "state_version": state.version,
             "navigation": _PARTS,
             "current": "",
-            "missing": (*missing, *usage.notes()),
+            "missing": (*missing, *usage.notes(), *usage.remarks()),
             "page": page,
             "filter": Filter(),
             "explanations": [why for why in found if why],

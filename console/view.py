@@ -74,12 +74,12 @@ class View:
         """The account of the GPUs, and a line for each thing that is not known of it."""
         usage, missing = self._state.usage()
         if self.sees_all:
-            return usage, (*missing, *usage.notes())
+            return usage, (*missing, *usage.notes(), *usage.remarks())
         with_gpus = {consumer.namespace for consumer in usage.consumers}
         namespaces = sorted(usage.namespaces(), key=lambda name: (name not in with_gpus, name))
         usage = without_names_of_others(usage, self._viewer.visible(namespaces))
         not_asked = _not_asked(namespaces, "by name, those with GPUs before those without")
-        return usage, (*missing, *usage.notes(), *not_asked)
+        return usage, (*missing, *usage.notes(), *usage.remarks(), *not_asked)
 
     def teams(self) -> Teams | None:
         """The team of each namespace that has one; None if the user did not ask for teams.

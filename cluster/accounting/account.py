@@ -28,7 +28,11 @@ from cluster.accounting.nodes import (
     takes_pods,
 )
 from cluster.accounting.offered_twice import OfferedTwice, offered_twice
-from cluster.accounting.other_names import by_other_names, unknown_devices
+from cluster.accounting.other_names import (
+    by_other_names,
+    devices_with_unknown_parts,
+    unhealthy_devices,
+)
 from cluster.accounting.passthrough import is_gpu, is_whole_card
 from cluster.accounting.pod_requests import (
     Requests,
@@ -498,10 +502,13 @@ class NodeCounter:
         most = self._most_on_cards(name, cards, shared)
         if any(used.free for used in usages if used.resource not in most):
             most.pop(FRACTION, None)  # KAI may divide a card that is idle
+        unknown = devices_with_unknown_parts(self._allocated.get(name, {}), totals)
         for number, used in enumerate(usages):
             if used.resource in most and used.resource not in load.unplaced:
                 on_card = min(used.free, most[used.resource])
                 usages[number] = used._replace(free_on_card=on_card)
+            elif used.free and used.resource in unknown:
+                usages[number] = used._replace(is_free_at_most=True)
         return NodeUsage(
             name=name,
             status=status_of(node),
@@ -514,7 +521,6 @@ class NodeCounter:
             offered_twice=twice,
             stranded_without_gpu=freed,
             whole_cards=self._whole_cards(node, cards, usages, load),
-            unknown_devices=unknown_devices(self._allocated.get(name, {}), totals),
         )
 
     def _whole_cards(
@@ -581,8 +587,11 @@ class NodeCounter:
         allocated = own + by_other_names(resource, of_node, totals)
         starting = starting_there.get(resource, 0)
         starting += by_other_names(resource, starting_there, totals)
-        # A device plugin may take what pods have by another name out of what is allocatable.
-        rest = max(min(total.allocatable - own, total.capacity - allocated), 0) if total else 0
+        unhealthy = unhealthy_devices(resource, of_node, totals)
+        rest: Amount = 0
+        if total:
+            left = total.capacity - allocated - unhealthy.number
+            rest = max(min(total.allocatable - own, left), 0)
         if found := cards_by_driver(self._offered.get(node, ())).get(resource):
             # Several claims may have parts of one card.
             taken = {card for card, what in self._shares.get(node, ()) if what == resource}
@@ -600,6 +609,7 @@ class NodeCounter:
             allocated=allocated,
             starting=starting,
             overcommitted=max(allocated - (total.capacity if total else 0), 0),
+            may_be_healthy=not unhealthy.is_known,
         )
         if slots is None or not rest:
             return usage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.accounting.device_holders import GivenTwice
@@ -66,6 +66,9 @@ class ResourceUsage(NamedTuple):
       more of a card, whatever the sum is. None for whole devices, where it is not known of
       anything that is free, and of KAI's fractions where a whole card is idle, which KAI divides
       too.
+    - `is_free_at_most`: fewer may be free, as nothing says which devices pods have parts of.
+    - `may_be_healthy`: some of what is unavailable may be free: nothing says whether devices are
+      unhealthy, or are those that pods have by another name.
     """
 
     resource: str
@@ -77,6 +80,8 @@ class ResourceUsage(NamedTuple):
     pending: Amount = 0
     overcommitted: Amount = 0
     free_on_card: Amount | None = None
+    is_free_at_most: bool = False
+    may_be_healthy: bool = False
 
     @property
     def unavailable(self) -> Amount:
@@ -95,12 +100,17 @@ class ResourceUsage(NamedTuple):
         known = [total for total in (self.total, other.total) if total is not None]
         on_cards = [on for on in (self.free_on_card, other.free_on_card) if on is not None]
         is_known = not (self.is_free_on_unknown_cards or other.is_free_on_unknown_cards)
-        both = ResourceUsage(
-            self.resource,
-            sum(known) if known else None,
-            *(one + another for one, another in zip(self[2:-1], other[2:-1], strict=True)),
+        sums = (one + another for one, another in zip(self[2:-3], other[2:-3], strict=True))
+        return ResourceUsage._make(
+            (
+                self.resource,
+                sum(known) if known else None,
+                *sums,
+                max(on_cards, default=None) if is_known else None,
+                self.is_free_at_most or other.is_free_at_most,
+                self.may_be_healthy or other.may_be_healthy,
+            )
         )
-        return both._replace(free_on_card=max(on_cards, default=None) if is_known else None)
 
 
 class CardUsage(NamedTuple):
@@ -129,8 +139,7 @@ class NodeUsage(NamedTuple):
     Of `offered_twice`, the row of the driver counts what pods have of the other resources too.
     `stranded_without_gpu` is what would be free of each resource if the pods that ask for no GPU
     were elsewhere, apart from those of the GPU platform. `whole_cards` is None if the node offers
-    partitions, replicas or shares alone. `unknown_devices` is the resource of whose devices pods
-    have parts by another name, and it is not known of which.
+    partitions, replicas or shares alone.
     """
 
     name: str
@@ -144,7 +153,6 @@ class NodeUsage(NamedTuple):
     offered_twice: tuple[OfferedTwice, ...] = ()
     stranded_without_gpu: Mapping[str, Amount] = {}
     whole_cards: WholeCards | None = None
-    unknown_devices: str = ""
 
 
 def by_offer(nodes: Iterable[NodeUsage]) -> Mapping[OfferedTwice, list[str]]:
@@ -167,18 +175,30 @@ def notes_on_cards_offered_twice(nodes: Iterable[NodeUsage]) -> Iterator[str]:
         )
 
 
-def notes_on_unknown_devices(nodes: Iterable[NodeUsage]) -> Iterator[str]:
-    """Yield sentences about nodes of which it is not known how many devices have parts in use."""
-    by_resource: dict[str, list[str]] = {}
+def remarks_on_other_names(nodes: Iterable[NodeUsage]) -> Iterator[str]:
+    """Yield sentences about nodes whose devices have several names, where not all is known."""
+    at_most: dict[str, list[str]] = {}
+    at_least: dict[str, list[str]] = {}
     for node in nodes:
-        if node.unknown_devices:
-            by_resource.setdefault(node.unknown_devices, []).append(node.name)
-    for resource, names in by_resource.items():
-        more = f" and {len(names) - 1:,} more nodes" if names[1:] else ""
+        if first := next((used for used in node.resources if used.is_free_at_most), None):
+            at_most.setdefault(first.resource, []).append(node.name)
+        if first := next((used for used in node.resources if used.may_be_healthy), None):
+            at_least.setdefault(first.resource, []).append(node.name)
+    for resource, names in at_most.items():
         yield (
-            f"on {names[0]}{more} it is not known of which {resource} pods have parts: they count "
+            f"on {_named(names)} it is not known of which {resource} pods have parts: they count "
             "as parts of as few as possible, so that fewer may be free"
         )
+    for resource, names in at_least.items():
+        yield (
+            f"on {_named(names)} it is not known whether {resource} is unhealthy, or taken out by "
+            "the device plugin for pods that have it by another name: it counts as unhealthy, so "
+            "that more may be free"
+        )
+
+
+def _named(nodes: Sequence[str]) -> str:
+    return f"{nodes[0]} and {len(nodes) - 1:,} more nodes" if nodes[1:] else nodes[0]
 
 
 class Usage(NamedTuple):
@@ -230,9 +250,12 @@ class Usage(NamedTuple):
         """Yield sentences about what is not known, and about devices with a fault."""
         yield from self.unknown
         yield from notes_on_cards_offered_twice(self.nodes)
-        yield from notes_on_unknown_devices(self.nodes)
         yield from (str(each) for each in self.given_twice if each.is_gpu)
         yield from map(str, self.sick)
+
+    def remarks(self) -> Iterator[str]:
+        """Yield sentences about rows of which not all is known, and which say so."""
+        return remarks_on_other_names(self.nodes)
 
     def on_nodes(self, names: frozenset[str]) -> Usage:
         """The nodes of these names, and who has GPUs there."""

@@ -222,9 +222,11 @@ def _of_clusters(
             notes = [str(error)]
         else:
             found[context] = usage
-        for line in notes:
-            _fail(f"{context}: {line}")
+        if notes:
             status = _INCOMPLETE
+        remarks = found[context].remarks() if context in found else ()
+        for line in (*notes, *remarks):
+            _fail(f"{context}: {line}")
     if options.output in {"json", "yaml"}:
         return format_document(to_document_of_clusters(found), options.output), status
     if not any(usage.nodes or usage.consumers for usage in found.values()):
@@ -247,7 +249,7 @@ def _output(options: argparse.Namespace, source: ObjectReader, profile: Profile)
         absent = [name for name in options.names if name not in known]
         notes += [f"there is no node {name!r} with GPUs" for name in absent]
         usage = usage.on_nodes(frozenset(options.names))
-    for line in notes:
+    for line in (*notes, *usage.remarks()):
         _fail(line)
     return _written(usage, options), _INCOMPLETE if notes else 0
 

@@ -67,6 +67,7 @@ def _resource(used: ResourceUsage, *, pending: bool = False) -> dict[str, Any]:
         "starting": _number(used.starting),
         "free": _number(used.free) if known else None,
         "freeOnCard": _number(used.free_on_card),
+        "freeIsAtMost": used.is_free_at_most,
         "stranded": _number(used.stranded) if known else None,
         "unavailable": _number(used.unavailable) if known else None,
         "overcommitted": _number(used.overcommitted) if known else None,

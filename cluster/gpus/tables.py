@@ -247,6 +247,8 @@ def _amounts(used: ResourceUsage) -> tuple[Cell, str, str]:
     free = text(used.free)
     if used.free_on_card is not None and used.free_on_card < used.free:
         free += f" ({text(used.free_on_card)} on a card)"
+    if used.is_free_at_most:
+        free += " (at most)"
     return used, free, text(used.stranded)
 
 

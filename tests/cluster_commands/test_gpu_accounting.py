@@ -798,11 +798,51 @@ def test_a_chip_that_two_pods_have_by_two_names_is_overcommitted() -> None:
 
 def test_of_which_chips_cores_are_is_not_known_and_said() -> None:
     cores = counted([node("n", {NEURON: 4, CORE: 8})], [pod("p", {CORE: 2}, on="n")])
-    [note] = cores.notes()
+    [note] = cores.remarks()
     assert "not known of which aws.amazon.com/neuron pods have parts" in note
     one = counted([node("n", {NEURON: 4, CORE: 8})], [pod("p", {CORE: 1}, on="n")])
-    assert not [*one.notes()]
-    assert not [*counted([node("n", {NEURON: 4, CORE: 8})], []).notes()]
+    assert not [*one.remarks()]
+    assert not [*counted([node("n", {NEURON: 4, CORE: 8})], []).remarks()]
+
+
+def free_and_unavailable(
+    asked: dict[str, int], chips: tuple[int, int], cores: tuple[int, int]
+) -> dict[str, tuple[Amount, Amount]]:
+    """Return what is free and unavailable; `chips` and `cores` are capacity and allocatable."""
+    raw = node("n", {NEURON: chips[0], CORE: cores[0]})
+    raw["status"]["allocatable"] |= {NEURON: str(chips[1]), CORE: str(cores[1])}
+    usage = counted([raw], [pod("p", asked, on="n")])
+    return {used.resource: (used.free, used.unavailable) for used in usage.nodes[0].resources}
+
+
+@pytest.mark.parametrize(
+    ("asked", "chips", "cores", "left"),
+    [
+        ({NEURON: 3}, (4, 3), (8, 6), {NEURON: (0, 1), CORE: (0, 2)}),
+        ({CORE: 30}, (16, 15), (32, 30), {NEURON: (0, 1), CORE: (0, 2)}),
+        ({NEURON: 2}, (4, 1), (8, 2), {NEURON: (0, 2), CORE: (0, 4)}),
+        ({CORE: 2}, (4, 3), (8, 8), {NEURON: (3, 0), CORE: (6, 0)}),
+        ({CORE: 2}, (4, 3), (8, 7), {NEURON: (2, 1), CORE: (5, 1)}),
+    ],
+)
+def test_an_unhealthy_chip_is_free_by_no_name(
+    asked: dict[str, int],
+    chips: tuple[int, int],
+    cores: tuple[int, int],
+    left: dict[str, tuple[int, int]],
+) -> None:
+    assert free_and_unavailable(asked, chips, cores) == left
+
+
+def test_where_a_chip_is_unhealthy_or_taken_by_another_name_it_is_not_free_and_said() -> None:
+    raw = node("n", {NEURON: 4, CORE: 8})
+    raw["status"]["allocatable"] |= {NEURON: "3", CORE: "6"}
+    usage = counted([raw], [pod("p", {NEURON: 1, CORE: 2}, on="n")])
+    assert [(used.free, used.unavailable) for used in usage.nodes[0].resources] == [(1, 1), (2, 2)]
+    said = " ".join(usage.remarks())
+    assert "not known whether aws.amazon.com/neuron is unhealthy" in said
+    assert "more may be free" in said
+    assert not [*usage.notes()]
 
 
 def test_room_for_pods_leaves_out_chips_that_are_taken_by_another_name() -> None:

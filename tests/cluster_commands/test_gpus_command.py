@@ -177,6 +177,23 @@ def test_a_chip_of_several_names_is_room_for_one_pod(
     assert json.loads(capsys.readouterr().out)["room"][0]["nodes"] == 1
 
 
+def test_cores_of_unknown_chips_mark_what_is_free_and_are_no_failure(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Sixteen pods of one core each may have a part of every chip."""
+    core, chip = "aws.amazon.com/neuroncore", "aws.amazon.com/neuron"
+    pods = [pod(f"p{number}", {core: 1}, on="trn") for number in range(16)]
+    file = written(tmp_path, node("trn", {chip: 16, core: 64}), *pods)
+    assert main(["-f", file]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("12 (at most)") == 2  # the node's row and the cluster's
+    assert f"not known of which {chip} pods have parts" in said.err
+    assert main(["-f", file, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["nodes"][0]["resources"]
+    at_most = {used["resource"]: used["freeIsAtMost"] for used in rows}
+    assert at_most == {chip: True, core: False}
+
+
 def test_a_pod_takes_one_place_on_its_node_for_all_its_cards(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -222,6 +239,7 @@ def test_json_and_yaml_hold_the_same(capsys: pytest.CaptureFixture[str], cluster
         "starting": 1,
         "free": 8,
         "freeOnCard": None,
+        "freeIsAtMost": False,
         "stranded": 1,
         "unavailable": 0,
         "overcommitted": 0,
