@@ -84,7 +84,7 @@ def unhealthy_devices(
         unit = 1 if name == names.parts else size
         out[name] = Fraction(totals[name].capacity - totals[name].allocatable) * unit
         taken[name] = Fraction(by_other_names(name, amounts, totals)) * unit
-    known = max(max(out[name] - taken[name] for name in offered), Fraction(0))
+    known = max(Fraction(0), *(out[name] - taken[name] for name in offered))
     possible = min(out.values())
     unit = Fraction(1) if resource == names.parts else size
     return Unhealthy(ceil(max(known, possible) / unit), is_known=possible <= known)

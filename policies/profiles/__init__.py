@@ -171,6 +171,7 @@ def _profile_from_raw(raw: Mapping[str, Any]) -> Profile:
             "fromAnnotation": "from_annotation",
             "emptyGrants": "empty_grants",
             "resourceAnnotations": "resource_annotations",
+            "vendorAnnotation": "vendor_annotation",
         }
         return {
             fields.get(key, key): tuple(value) if isinstance(value, list) else value

@@ -84,13 +84,12 @@ def fraction_resources(profile: Profile) -> Expression:
 
 def _grants_resource(fraction: Fraction, profile: Profile) -> Expression:
     """Return whether the pod gets a fraction and `Fraction.resource_for` it is not empty."""
-    values = fraction.resource_annotations.items()
+    needed = fraction.resource_annotations.items()
+    vendor = entry(OBJECT.annotations, fraction.vendor_annotation, "").lowerAscii()
     return all_of(
         _grants_fraction(fraction, profile),
-        *(
-            is_in(entry(OBJECT.annotations, annotation, "").lowerAscii(), ["", value])
-            for annotation, value in values
-        ),
+        *([is_in(vendor, ["", fraction.vendor])] if fraction.vendor_annotation else []),
+        *([any_of(*(entry(OBJECT.annotations, k, "") == v for k, v in needed))] if needed else []),
     )
 
 

@@ -147,9 +147,9 @@ class Fraction(NamedTuple):
     `cards` the number of cards; `mps: "true"` asks for MPS on the cards of the part. The scheduler
     refuses the resources in `excludes` beside them.
     `resource` is the resource of the nodes that have such parts: their taints and labels hold for
-    the pod as if it requested this resource. `resource_annotations` are annotations with the value
-    of pods for these nodes, in small letters; where one has another value, the pod's node is
-    another, and one that is missing or empty says nothing.
+    the pod as if it requested this resource. `resource_annotations` are annotations with a value
+    that says that the pod itself runs on such a node; one of them is enough, and without any, it is
+    not known. The value of `vendor_annotation` names another `vendor` of the card.
     """
 
     annotations: tuple[str, ...]
@@ -162,25 +162,33 @@ class Fraction(NamedTuple):
     resource: str = ""
     resource_annotations: Mapping[str, str] = MappingProxyType({})
     vendor: str = "nvidia"
+    vendor_annotation: str = ""
 
     def resource_for(self, annotations: Mapping[str, Any]) -> str:
         """Return `resource` if a pod with `annotations` needs nodes that have it; else empty."""
-        for annotation, value in self.resource_annotations.items():
-            if as_text(annotations.get(annotation)).lower() not in {"", value}:
-                return ""
-        return self.resource
+        named = as_text(annotations.get(self.vendor_annotation)).lower()
+        needed = self.resource_annotations.items()
+        is_there = any(annotations.get(key) == value for key, value in needed)
+        is_needed = named in {"", self.vendor} and (is_there or not needed)
+        return self.resource if is_needed else ""
 
 
 class ShareRequest(NamedTuple):
     """A pod annotation that asks a scheduler for part of a GPU.
 
     If `is_amount`, only a positive number does; if there is a `label`, only beside this label with
-    the value `true`.
+    the value `true`. The value of `vendor_annotation` names another `vendor` of the card.
     """
 
     annotation: str
     is_amount: bool
     label: str
+    vendor: str
+    vendor_annotation: str
+
+    def vendor_for(self, annotations: Mapping[str, Any]) -> str:
+        """Return the vendor of the card of a pod with `annotations`, in small letters."""
+        return as_text(annotations.get(self.vendor_annotation)).lower() or self.vendor
 
 
 POSITIVE_NUMBER_PATTERN = r"^[0-9.]*[1-9][0-9.]*([eE][+-]?[0-9]+)?$"
@@ -372,19 +380,20 @@ class Profile:
 
         With `has_placeholders`, one may stand for an amount.
         """
-        return bool(
-            self.share_annotation(annotations, labels, scheduler, has_placeholders=has_placeholders)
+        found = self.share_request(
+            annotations, labels, scheduler, has_placeholders=has_placeholders
         )
+        return found is not None
 
-    def share_annotation(
+    def share_request(
         self,
         annotations: Mapping[str, Any],
         labels: Mapping[str, Any],
         scheduler: str,
         *,
         has_placeholders: bool,
-    ) -> str:
-        """Return the annotation for which `gives_share` is true; empty if it is not."""
+    ) -> ShareRequest | None:
+        """Return the annotation for which `gives_share` is true; None if it is not."""
 
         def is_amount(value: Any) -> bool:
             text = as_text(value)
@@ -393,13 +402,13 @@ class Profile:
 
         return next(
             (
-                request.annotation
+                request
                 for request in self.share_requests.get(scheduler, ())
                 if request.annotation in annotations
                 and not (request.label and labels.get(request.label) != SHARE_LABEL_VALUE)
                 and (not request.is_amount or is_amount(annotations[request.annotation]))
             ),
-            "",
+            None,
         )
 
     def label_values(self, key: str) -> tuple[str, ...] | None:
@@ -472,15 +481,21 @@ def _share_requests(profiles: Iterable[Profile]) -> dict[str, tuple[ShareRequest
     """The annotations of fractions, by the name of each scheduler that gives them."""
     found: dict[str, tuple[ShareRequest, ...]] = {}
     for profile in profiles:
-        keys = {key for fraction in profile.fractions for key in fraction.annotations}
+        fractions = {key: each for each in profile.fractions for key in each.annotations}
         amounts = {
             key for fraction in profile.fractions for key in (fraction.portion, fraction.memory)
         }
         for scheduler in profile.schedulers:
             given = tuple(
-                ShareRequest(key, key in amounts, scheduler.label)
+                ShareRequest(
+                    key,
+                    is_amount=key in amounts,
+                    label=scheduler.label,
+                    vendor=fractions[key].vendor,
+                    vendor_annotation=fractions[key].vendor_annotation,
+                )
                 for key in scheduler.annotations
-                if key in keys
+                if key in fractions
             )
             for name in (scheduler.name, *scheduler.alternatives) if given else ():
                 found[name] = tuple(dict.fromkeys((*found.get(name, ()), *given)))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.accounting.account import DEFAULT_POD_SIZE, Account, PodSize
+from cluster.accounting.shares import Amount
 from cluster.accounting.usage import (
     CardUsage,
     ResourceUsage,

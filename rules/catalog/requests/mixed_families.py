@@ -12,8 +12,9 @@ Also finds a pod that requests shares of one vendor's cards from two systems, as
 annotation, as KAI's `gpu-fraction` or TensorFusion's `tensor-fusion.ai/vram-request`, is one more
 system, beside a resource or beside another such annotation. It counts if a chosen profile has the
 annotation, if the pod names the scheduler that gives the share, or if it has the label by which the
-system takes it for its own. A whole `nvidia.com/gpu` beside it is left to `fraction-annotation`:
-TensorFusion takes it for the number of cards.
+system takes it for its own, and only beside a share of the same vendor's cards. A whole
+`nvidia.com/gpu` beside it is left to `fraction-annotation`: TensorFusion takes it for the number of
+cards.
 
 Also finds a container that asks for devices of two vendors, such as `nvidia.com/gpu` and
 `amd.com/gpu`. Intel's GPUs are left out, as many machines have one beside cards of another vendor.
@@ -34,6 +35,7 @@ from rules.base.json_values import display
 from rules.base.text_matching import matches_any
 from rules.base.traits import GPU_ANNOTATION, OTHER_GPU_RESOURCE, SEVERAL_GPUS, SHARE
 from rules.gpu.devices import Device, devices
+from rules.profile.profile import ShareRequest
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # No real pod requests so many kinds of card. The limit bounds the time for hostile pods.
@@ -52,7 +54,8 @@ MIX_ADVICE = "ask for whole cards or for shares, not for both; run the two in po
 def check(pod: Pod, context: Context) -> Findings:
     """Yield each share beside a whole card of its vendor, and devices of a second one or system."""
     requested = [(c, d) for c in pod.containers for d in devices(c).values() if d.is_requested]
-    yield from _findings_of_annotations(pod, requested, context)
+    by_annotation = [*_findings_of_annotations(pod, requested, context)]
+    yield from by_annotation
     if len(requested) < 2:  # noqa: PLR2004  # a mix needs two resources
         return
     whole: dict[str, list[Device]] = {}
@@ -67,7 +70,7 @@ def check(pod: Pod, context: Context) -> Findings:
         if other:
             mixed = True
             yield _finding(container, device, other)
-    if not mixed:
+    if not (mixed or by_annotation):
         yield from _findings_of_two_systems(shares)
     for container in pod.containers:
         yield from _findings_of_several_vendors(container)
@@ -102,46 +105,61 @@ def _findings_of_annotations(
     asked = _share_annotations(pod, has_placeholders=context.operation is None)
     if not asked:
         return
-    shares = [each for each in requested if each[1].resource.sharing == "share"]
+    vendors = [request.vendor_for(pod.annotations) for request in asked]
+    shares = [
+        (device.name, container.name, container, vendors.index(device.resource.vendor))
+        for container, device in requested
+        if device.resource.sharing == "share" and device.resource.vendor in vendors
+    ]
     if shares:
-        container, device = min(shares, key=lambda share: (share[1].name, share[0].name))
+        name, _, container, number = min(shares, key=lambda share: share[:2])
         yield Finding(
-            path=container.amount_path(device.name),
-            key=f"annotation.{device.name}",
-            message=f"{container} asks for {display(device.name)} and the pod for a share by the "
-            f"annotation {asked[0]}{SYSTEMS_FAULT}",
+            path=container.amount_path(name),
+            key=f"annotation.{name}",
+            message=f"{container} asks for {display(name)} and the pod for a share by the "
+            f"annotation {asked[number].annotation}{SYSTEMS_FAULT}",
             container=container,
             help=SYSTEMS_ADVICE,
         )
-    elif len(asked) > 1:
+        return
+    first = asked[0].annotation
+    other = next(
+        (
+            request.annotation
+            for request, vendor in zip(asked[1:], vendors[1:], strict=True)
+            if vendor == vendors[0]
+        ),
+        "",
+    )
+    if other:
         yield Finding(
-            path=(*pod.metadata_path, "annotations", asked[1]),
-            key=f"annotation.{asked[1]}",
-            message=f"the pod asks for a share by the annotation {asked[1]} and for another by "
-            f"{asked[0]}{SYSTEMS_FAULT}",
+            path=(*pod.metadata_path, "annotations", other),
+            key=f"annotation.{other}",
+            message=f"the pod asks for a share by the annotation {other} and for another by "
+            f"{first}{SYSTEMS_FAULT}",
             help=SYSTEMS_ADVICE,
         )
 
 
-def _share_annotations(pod: Pod, *, has_placeholders: bool) -> list[str]:
+def _share_annotations(pod: Pod, *, has_placeholders: bool) -> list[ShareRequest]:
     """Return the annotation by which the pod asks each system for a share, in alphabetical order.
 
     Another scheduler than the pod's gives one if the profile has it, which may mean that a webhook
     names it, and if the label says so.
     """
-    profile, found = pod.profile, dict[str, None]()
+    profile, found = pod.profile, dict[str, ShareRequest]()
     for scheduler, requests in profile.share_requests.items():
         if (
             scheduler == pod.scheduler
             or scheduler in profile.scheduler_names
             or any(request.label for request in requests)
         ):
-            annotation = profile.share_annotation(
+            request = profile.share_request(
                 pod.annotations, pod.labels, scheduler, has_placeholders=has_placeholders
             )
-            found[annotation] = None
-    found.pop("", None)
-    return sorted(found)
+            if request is not None:
+                found[request.annotation] = request
+    return [request for _, request in sorted(found.items())]
 
 
 def _domain(device: Device) -> str:

@@ -20,8 +20,8 @@ and warns of any other that is not on the list. It never refuses, but warns,
 - of a pod that may also run where no GPU is,
 - if the name of the runtime class contains `gvisor` or `kata`: capabilities then have no effect
   outside the pod,
-- with `hostUsers: false`, for the same reason; but it refuses `SYS_ADMIN` and `ALL` beside it unless
-  the pod asks for, or selects, cards of other makers than NVIDIA.
+- with `hostUsers: false`, for the same reason; but it refuses `SYS_ADMIN` and `ALL` beside it
+  unless the pod asks for, or selects, cards of other makers than NVIDIA.
 
 These capabilities are on the list:
 
