@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,6 +75,7 @@ WHY_SECONDS = 10.0
 """So old may be what is read of other pods to say why one waits."""
 AUDIT_SECONDS = 300.0
 """So old may an audit of a cluster be; the audit of files is done once."""
+_DAY_SECONDS = 86400.0  # so old may be what doctor has found, until it has looked again
 
 
 class Audit(NamedTuple):
@@ -140,6 +143,7 @@ class ClusterState:
         self._audits: dict[bool, tuple[float, Audit]] = {}
         self._doctor_lock = threading.Lock()
         self._doctor: tuple[float, Examination] | None = None
+        self._looked_again = -math.inf
         self.prometheus: Prometheus | None = None
         """Knows how busy cards were; None if the user has named none."""
         self.decision_log = DecisionLog()
@@ -405,8 +409,27 @@ class ClusterState:
             return self._doctor[1]
 
     def known_doctor(self) -> Examination | None:
-        """Return the last result of `doctor`, however old it is; None if there is none yet."""
-        return self._doctor[1] if self._doctor else None
+        """Return the last result of `doctor`; None if there is none, or it is older than a day.
+
+        If it is older than some minutes, a thread looks again, without anybody waiting for it.
+        """
+        if self._doctor is None:
+            return None
+        looked_at, found = self._doctor
+        now = self._monotonic()
+        if not self.is_live or now - looked_at <= AUDIT_SECONDS:
+            return found
+        with self._lock:
+            is_due = now - self._looked_again > AUDIT_SECONDS
+            if is_due:
+                self._looked_again = now
+        if is_due:
+            threading.Thread(target=self._look_again, name="doctor", daemon=True).start()
+        return found if now - looked_at <= _DAY_SECONDS else None
+
+    def _look_again(self) -> None:
+        with contextlib.suppress(SourceError):  # whoever opens its page is told
+            self.doctor()
 
     def trend(self) -> Trend:
         """Return how many findings there were on the last days."""

@@ -153,7 +153,10 @@ class View:
         return self._state.doctor() if self.sees_all else None
 
     def known_doctor(self) -> Examination | None:
-        """Return the last result of `doctor`; None if there is none, or the viewer may not know."""
+        """Return the last result of `doctor` of this day; None if the viewer may not know it.
+
+        If it is older than some minutes, doctor looks again in the background.
+        """
         return self._state.known_doctor() if self.sees_all else None
 
     def explain(self, pod: Object, beside: Iterable[Object] = ()) -> Explanation | None:

@@ -1,5 +1,6 @@
 """The facts in objects about nodes: their labels, resources and GPU modes."""
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -233,18 +234,23 @@ def selected_modes(pod: Pod) -> Iterator[tuple[Path, str, str]]:
 def selected_values(pod: Pod, labels: Collection[str]) -> Iterator[tuple[Path, str, str]]:
     """Yield the path, the label and the value of each of `labels` that the pod selects.
 
-    `nodeSelector` and the operator `In` of the required node affinity select one.
+    `nodeSelector` and the operator `In` of the required node affinity select one. A number, or
+    true or false, which no label has, counts as its text.
     """
     for label, value in pod.node_selector.items():
         if label in labels:
-            yield (*pod.path, "nodeSelector", label), label, as_text(value)
+            yield (*pod.path, "nodeSelector", label), label, _written(value)
     for path, term in required_terms(pod):
         for index, expression in expressions(term):
             label, values = as_text(expression.get("key")), expression.get("values")
             if label in labels and expression.get("operator") == "In" and isinstance(values, list):
                 place = (*path, "matchExpressions", index, "values")
                 for position, value in enumerate(values):
-                    yield (*place, position), label, as_text(value)
+                    yield (*place, position), label, _written(value)
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def allowed_values(pod: Pod, label: str) -> set[str] | None:

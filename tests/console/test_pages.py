@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import csv
 import datetime
 import io
 import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -452,9 +454,46 @@ async def test_what_doctor_found_stays_with_its_age_until_it_looks_again(
     now += 720
     text = Outline(await text_of(state, "/")).text
     assert re.search(r"Doctor found \d+ wrong in this cluster 12 min ago", text), text
-    assert state.doctor().read_at > looked_at
+    assert state.doctor().read_at > looked_at  # which waits for the look in the background
     assert re.search(r"wrong in this cluster \d s ago", Outline(await text_of(state, "/")).text)
     assert re.search(r"Doctor looked \d s ago", Outline(await text_of(state, "/nodes/a")).text)
+
+
+async def test_doctor_looks_again_in_the_background_when_somebody_looks_at_the_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = gpu_node("a", {GPU: 8})
+    broken["status"]["allocatable"][GPU] = "7"
+    state = live_state([broken])
+    now = 1000.0
+    monkeypatch.setattr(state, "_monotonic", lambda: now)
+    stale = state.doctor()
+    now += 301
+    assert state.known_doctor() is stale
+    for _ in range(100):
+        if state.known_doctor() is not stale:
+            break
+        await asyncio.sleep(0.05)
+    assert state.known_doctor() is not stale
+    # A look that fails keeps what was found, but not for longer than a day.
+    monkeypatch.setattr(state, "_look_again", lambda: None)
+    now += 86401
+    assert state.known_doctor() is None
+    assert "wrong in this cluster" not in Outline(await text_of(state, "/")).text
+
+
+async def test_the_line_about_doctor_has_no_age_if_the_clock_has_stepped_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = gpu_node("a", {GPU: 8})
+    broken["status"]["allocatable"][GPU] = "7"
+    state = live_state([broken])
+    later = datetime.datetime.now(tz=datetime.UTC) + datetime.timedelta(hours=1)
+    found = state.doctor()._replace(read_at=later)
+    monkeypatch.setattr(state, "_doctor", (time.monotonic(), found))
+    text = Outline(await text_of(state, "/")).text
+    assert re.search(r"Doctor finds \d+ wrong in this cluster\.", text), text
+    assert "Doctor looked" not in Outline(await text_of(state, "/nodes/a")).text
 
 
 def test_who_does_not_see_all_namespaces_does_not_see_what_doctor_finds() -> None:

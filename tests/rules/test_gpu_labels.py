@@ -15,6 +15,7 @@ from tests.testkit.cases import TODAY
 from tests.testkit.match_conditions.padded_pods import node_affinity
 
 MACHINES = "node.kubernetes.io/instance-type"
+DRIVER = "cloud.google.com/gke-gpu-driver-version"
 
 
 @pytest.mark.parametrize(
@@ -165,3 +166,11 @@ def test_an_affinity_expression_selects_gpu_nodes(
     rules = default_policy(["nvidia"]).rule_set()
     found = {f.rule for f in check(manifest, rules, Context(TODAY, "team-a")).findings}
     assert ("image-default-all" in found) is expected
+
+
+def test_a_number_that_a_pod_selects_is_shown_as_it_is_written() -> None:
+    """API servers refuse it, in words that do not say which values there are."""
+    raw = pod(container(), nodeSelector={DRIVER: 535})
+    outcome = check(raw, default_policy().rule_set(), Context(today=TODAY))
+    said = [f.message for f in outcome.findings if f.rule == "unknown-node-label-value"]
+    assert said == [f'the pod selects nodes with {DRIVER}: "535", a value that no node has']

@@ -12,9 +12,9 @@ these the rule finds near misses of values that are known:
 
 - `cloud.google.com/gke-accelerator`, `cloud.google.com/gke-tpu-accelerator`, Karpenter's and EKS
   Auto Mode's `instance-gpu-name` and `instance-gpu-manufacturer`, and Karpenter's
-  `instance-accelerator-name`: parts, such as `l4`, `nvidia-h100` and `tpu-v6e`, another case or
-  punctuation, such as `nvidia-L4`, and misspelt words. Another number is another model, which may
-  be new.
+  `instance-accelerator-name`: parts, such as `l4`, `nvidia-h100`, `nvidia-tesla` and `tpu-v6e`,
+  another case or punctuation, such as `nvidia-L4`, and misspelt words. Another number is another
+  model, which may be new.
 - `cloud.google.com/gke-gpu-partition-size`: sizes that no card has, such as `1g.7gb`, and those of
   the A30, which GKE does not offer.
 - `cloud.google.com/gke-gpu-driver-version`: everything but `default` and `latest`.
@@ -57,6 +57,7 @@ from rules.placement.selected_cards import GKE_PARTITION_SIZE
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 SIZE_PATTERN = r"([0-9])g\.([0-9]{1,3})gb([.+-].*)?"
+MAX_SHOWN_VALUES = 5
 NO_NODE = "a value that no node has"
 
 
@@ -133,7 +134,9 @@ def _near_misses(pod: Pod) -> Findings:
         meant = meant_values(values, value)
         if not meant:
             continue
-        right = " or ".join(meant)
+        right = " or ".join(meant[:MAX_SHOWN_VALUES])
+        if len(meant) > MAX_SHOWN_VALUES:
+            right += " or a like one"
         if values.others == "users":
             reason = f"and {values.setter} writes {right}"
             advice = f"write {right}, unless nodes of yours have this value"

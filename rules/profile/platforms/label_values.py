@@ -172,7 +172,7 @@ def _models_meant(values: LabelValues, value: str) -> tuple[str, ...]:
     words = _words(value, values)
     model = _words_with_digits(words)
     if not any(re.fullmatch(_MEMORY_PATTERN, word) is None for word in model):
-        return ()
+        return _beginning_with(words, values)
     longer, misspelt, same = [], [], []
     for known in values.known:
         known_words = _words(known, values)
@@ -184,6 +184,22 @@ def _models_meant(values: LabelValues, value: str) -> tuple[str, ...]:
             if has_few_typos(MAX_TYPOS, _text(words), _text(known_words)):
                 misspelt.append(known)
     return tuple(longer or misspelt or (same if values.has_all_forms else ()))
+
+
+def _beginning_with(words: list[str], values: LabelValues) -> tuple[str, ...]:
+    """The known values that begin with `words`, which name no model; makers may be left out.
+
+    None begins with the name of a maker alone, which nodes of users may have.
+    """
+    if len(words) == 1 and words[0] in values.maker_words:
+        return ()
+    own = _without(values.maker_words, words)
+    return tuple(
+        known
+        for known in values.known
+        if (known_words := _words(known, values))[: len(words)] == words
+        or (own and _without(values.maker_words, known_words)[: len(own)] == own)
+    )
 
 
 def _words(value: str, values: LabelValues) -> list[str]:
