@@ -411,7 +411,7 @@ class ClusterState:
     def known_doctor(self) -> Examination | None:
         """Return the last result of `doctor`; None if there is none, or it is older than a day.
 
-        If it is older than some minutes, a thread looks again, without anybody waiting for it.
+        If it is older than some minutes, a thread looks again in the background.
         """
         if self._doctor is None:
             return None

@@ -191,7 +191,7 @@ def _beginning_with(words: list[str], values: LabelValues) -> tuple[str, ...]:
 
     None begins with the name of a maker alone, which nodes of users may have.
     """
-    if len(words) == 1 and words[0] in values.maker_words:
+    if not words or (len(words) == 1 and words[0] in values.maker_words):
         return ()
     own = _without(values.maker_words, words)
     return tuple(
