@@ -15,15 +15,9 @@ It refuses
 - `BPF` beside `PERFMON`,
 - `SYS_PTRACE` beside `hostPID: true`,
 
-and warns of any other that is not on the list. It never refuses, but warns,
-
-- of a pod that may also run where no GPU is,
-- if the name of the runtime class contains `gvisor` or `kata`: capabilities then have no effect
-  outside the pod,
-- with `hostUsers: false`, for the same reason; but it refuses `SYS_ADMIN` and `ALL` beside it
-  unless the pod asks for, or selects, cards of other makers than NVIDIA.
-
-These capabilities are on the list:
+and warns of any other that is not on the list. It never refuses, but warns, of a pod that may also
+run where no GPU is, and if the name of the runtime class contains `gvisor` or `kata`: capabilities
+then have no effect outside the pod. These capabilities are on the list:
 
 - what Pod Security's level `baseline` allows: `AUDIT_WRITE`, `CHOWN`, `DAC_OVERRIDE`, `FOWNER`,
   `FSETID`, `KILL`, `MKNOD`, `NET_BIND_SERVICE`, `SETFCAP`, `SETGID`, `SETPCAP`, `SETUID`,
@@ -43,16 +37,16 @@ every GPU or other accelerator of its node, of whatever maker: with cgroup v2 it
 program that allows devices, with cgroup v1 it mounts and writes their list. SELinux can forbid
 that. Some other capabilities are worth the node as well.
 
-gVisor and Kata Containers give a pod a kernel of its own, and with `hostUsers: false` the kernel of
-the node grants capabilities in the user namespace of the pod, and not for what belongs to the node.
-Before Kubernetes 1.33, API servers remove `hostUsers` unless the feature gate
-`UserNamespacesSupport` is on, and webhooks still see it then; policies that API servers evaluate do
-not.
+gVisor and Kata Containers give a pod a kernel of its own. With `hostUsers: false` the kernel of the
+node grants capabilities in the user namespace of the pod, and not for what belongs to the node. But
+before Kubernetes 1.33, API servers remove this field where the feature gate
+`UserNamespacesSupport` is off, and webhooks still see it. So the rule refuses such a pod like any
+other.
 
 On nodes of NVIDIA nothing needs to be lifted: NVIDIA's container toolkit treats a container as
-privileged because of `SYS_ADMIN`, not because of `privileged: true`, also with `hostUsers: false`.
-It then obeys NVIDIA_VISIBLE_DEVICES even where administrators allowed that to privileged containers
-only, and lets the container manage MIG devices.
+privileged because of `SYS_ADMIN`, not because of `privileged: true`. It then obeys
+NVIDIA_VISIBLE_DEVICES even where administrators allowed that to privileged containers only, and
+lets the container manage MIG devices.
 
 With `SYS_MODULE` a process loads modules into the kernel of the node, with `SYS_BOOT` another
 kernel, with `SYS_RAWIO` it reaches the memory and the ports of its devices: each gives it every GPU
@@ -80,8 +74,8 @@ References
 - https://github.com/bottlerocket-os/bottlerocket/issues/3992
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import GPU_EVIDENCE, PRIVILEGED
@@ -102,8 +96,7 @@ from rules.in_process.expression import (
 )
 from rules.in_process.requests import added_capabilities
 from rules.in_process.statement import CONTAINER, EVIDENCE, Statement, shown
-from rules.placement.gpu_nodes import Evidence, gpu_evidence, is_for_other_makers
-from rules.profile.profile import Profile
+from rules.placement.gpu_nodes import Evidence, gpu_evidence
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
 # Pod Security's level baseline (kubernetes/pod-security-admission
@@ -193,11 +186,7 @@ EFFECTS = (
 OTHER_EFFECT = "no program for GPUs is known to need that"
 # Runtimes with a kernel for each pod, after which runtime classes are named.
 SANDBOXES = ("gvisor", "kata")
-IN_USER_NAMESPACE = (
-    "with hostUsers: false that has no effect outside the pod, if the cluster has user namespaces"
-)
-# NVIDIA's toolkit reads the configuration of the container, before there is a user namespace.
-TOOLKIT_EFFECT = "the container toolkit takes it for privileged and gives it any GPU that it names"
+IN_USER_NAMESPACE = ", unless the node gives the pod a user namespace"
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -206,29 +195,20 @@ def check(pod: Pod, context: Context) -> Findings:
     evidence = next(gpu_evidence(pod, context), None) if containers else None
     if evidence is None:
         return
-    confined, has_toolkit = _confinement(pod), not is_for_other_makers(pod, context.inventory)
+    sandbox = _sandbox(pod)
     for container, entries in containers:
-        effect, action = _effect(container, entries, evidence)
-        if confined:
-            effect, action = confined, Action.WARN
-            names = {name for _, name in entries}
-            if (
-                confined == IN_USER_NAMESPACE
-                and has_toolkit
-                and names & ADMINISTRATION_CAPABILITIES
-            ):
-                effect, action = TOOLKIT_EFFECT, Action.DENY
+        effect, action = _in_sandbox(sandbox), Action.WARN
+        if not sandbox:
+            effect, action = _effect(container, entries, evidence, pod)
         yield _finding(
             container, entries, evidence, effect, action if evidence.is_certain else Action.WARN
         )
 
 
-def _confinement(pod: Pod) -> str:
-    """Return why capabilities have no effect outside `pod`; empty if they have."""
+def _sandbox(pod: Pod) -> str:
+    """The name of the runtime class, if that gives `pod` a kernel of its own; else empty."""
     runtime_class = as_text(pod.spec.get("runtimeClassName"))
-    if any(word in runtime_class for word in SANDBOXES):
-        return _in_sandbox(display(runtime_class))
-    return IN_USER_NAMESPACE if pod.spec.get("hostUsers") is False else ""
+    return display(runtime_class) if any(word in runtime_class for word in SANDBOXES) else ""
 
 
 def _in_sandbox(runtime_class: object) -> str:
@@ -249,7 +229,7 @@ def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
 
 
 def _effect(
-    container: Container, entries: list[tuple[int, str]], evidence: Evidence
+    container: Container, entries: list[tuple[int, str]], evidence: Evidence, pod: Pod
 ) -> tuple[str, Action]:
     """Return the effect of the capabilities on the node, and the action that it deserves."""
     names = {name for _, name in entries}
@@ -257,7 +237,9 @@ def _effect(
     found = next((e for e in EFFECTS if _has(e, names, added)), None)
     if found is None:
         return OTHER_EFFECT, Action.WARN
-    return found.text + (evidence.devices if found.names_devices else ""), found.action
+    devices = evidence.devices if found.names_devices else ""
+    condition = IN_USER_NAMESPACE if pod.spec.get("hostUsers") is False else ""
+    return f"{found.text}{devices}{condition}", found.action
 
 
 def _finding(
@@ -298,33 +280,25 @@ def _advice(capabilities: object) -> str:
     return f"remove {capabilities} from capabilities.add"
 
 
-def in_process(_options: Mapping[str, Any], profile: Profile) -> tuple[Statement, ...]:
+def in_process() -> tuple[Statement, ...]:
     """`check` in CEL."""
-    from rules.in_process import nodes  # noqa: PLC0415  # no linter needs it
-
     added = added_capabilities(CONTAINER.raw)
     found = let(added, lambda every: POLICY.capabilities.filter(_is_fault(every)))
     refused = [effect for effect in EFFECTS if effect.action is Action.DENY]
     runtime_class = get(OBJECT.spec, "runtimeClassName", "")
     is_in_sandbox = any_of(*(runtime_class.contains(word) for word in SANDBOXES))
-    is_in_user_namespace = not_(get(OBJECT.spec, "hostUsers", True))
-    has_toolkit = not_(OBJECT.capabilitiesForOtherMakers)
+    has_users_of_node = get(OBJECT.spec, "hostUsers", True)
+    condition = choose((has_users_of_node, ""), otherwise=IN_USER_NAMESPACE)
 
     def has(effect: Effect, names: Expression) -> Expression:
         is_one = names.exists(lambda n: is_in(n, sorted(effect.capabilities)))
         beside = [is_in(effect.beside, added)] if effect.beside else []
         return all_of(is_one, *beside)
 
-    def is_by_toolkit(names: Expression) -> Expression:
-        is_one = names.exists(lambda n: is_in(n, sorted(ADMINISTRATION_CAPABILITIES)))
-        return all_of(has_toolkit, is_one)
-
     def message(names: Expression) -> Expression:
         effect = choose(
             (is_in_sandbox, text(_in_sandbox(shown(runtime_class)))),
-            (all_of(is_in_user_namespace, is_by_toolkit(names)), TOOLKIT_EFFECT),
-            (is_in_user_namespace, IN_USER_NAMESPACE),
-            *((has(e, names), _text_in_cel(e)) for e in EFFECTS),
+            *((has(e, names), _text_in_cel(e, condition)) for e in EFFECTS),
             otherwise=OTHER_EFFECT,
         )
         noun = choose((names.size() == 1, NOUNS[0]), otherwise=NOUNS[1])
@@ -332,9 +306,7 @@ def in_process(_options: Mapping[str, Any], profile: Profile) -> tuple[Statement
 
     is_refused = expression([found]).exists(
         lambda names: all_of(
-            not_(is_in_sandbox),
-            any_of(not_(is_in_user_namespace), is_by_toolkit(names)),
-            any_of(*(has(effect, names) for effect in refused)),
+            not_(is_in_sandbox), any_of(*(has(effect, names) for effect in refused))
         )
     )
     return (
@@ -350,13 +322,13 @@ def in_process(_options: Mapping[str, Any], profile: Profile) -> tuple[Statement
                 ),
                 "worthTheNode": sorted(WORTH_THE_NODE),
             },
-            words={"capabilitiesForOtherMakers": nodes.is_for_other_makers(profile)},
         ),
     )
 
 
-def _text_in_cel(effect: Effect) -> Value:
-    return text(f"{effect.text}{EVIDENCE.devices}") if effect.names_devices else effect.text
+def _text_in_cel(effect: Effect, condition: Expression) -> Value:
+    devices = EVIDENCE.devices if effect.names_devices else ""
+    return text(f"{effect.text}{devices}{condition}")
 
 
 def _is_fault(added: Expression) -> Callable[[Expression], Expression]:
