@@ -101,7 +101,7 @@ def runs_program_of_agent(container: Container) -> bool:
 
 
 class _Programs(NamedTuple):
-    """How a container finds its programs, and what its volumes may have replaced."""
+    """The folders in which a container finds its programs, and what volumes may have replaced."""
 
     folders: Sequence[str]
     working_folder: str
