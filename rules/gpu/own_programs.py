@@ -9,13 +9,14 @@ from rules.base.text_matching import matches_any
 from rules.gpu.volumes import clean_path
 from rules.objects.container import Container
 from rules.profile.platforms.makers import (
-    AGENT_HOOK_PATTERN,
-    AGENT_INIT_PATTERN,
     AGENT_PROGRAM_PATTERN,
     AGENT_SCRIPT_PATTERN,
     COMMAND_BEGIN_PATTERN,
+    IDLE_PATTERN,
+    LOOKING_PATTERN,
     PROGRAM_AT_END_PATTERN,
     SHELL_PATTERN,
+    WAITING_PATTERN,
 )
 
 # From where code is run: the folders of programs and libraries, what the loader reads, and what
@@ -63,7 +64,7 @@ def runs_own_program(container: Container, programs: Collection[str]) -> bool:
     """
     raw = container.raw
     return (
-        all(program in programs for program in _words(raw)[:1])
+        all(word in programs or word.startswith("-") for word in _words(raw)[:1])
         and not raw.get("envFrom")
         and not any(matches_any(CODE_VARIABLES, name) for name in container.env)
         and not any(_is_code(as_text(m.get("mountPath"))) for _, m in container.mounts)
@@ -93,10 +94,8 @@ def runs_program_of_agent(container: Container) -> bool:
         and not any(matches_any(CODE_VARIABLES_OF_AGENTS, as_text(e.get("name"))) for e in env)
         and all(_fits(SEARCH_PATH_PATTERN, text) for text in search)
         and not any(PARENT in path for path in paths)
-        and programs.are_of_agent(
-            _words(raw), AGENT_INIT_PATTERN if ends else AGENT_PROGRAM_PATTERN
-        )
-        and all(programs.are_of_agent(_as_words(hook), AGENT_HOOK_PATTERN) for hook in hooks)
+        and programs.are_of_agent(_words(raw), WAITING_PATTERN if ends else IDLE_PATTERN)
+        and all(programs.are_of_agent(_as_words(hook), LOOKING_PATTERN) for hook in hooks)
     )
 
 
@@ -108,7 +107,7 @@ class _Programs(NamedTuple):
     mounts: Sequence[str]
 
     def are_of_agent(self, words: Sequence[str], pattern: str) -> bool:
-        """Return whether the command `words` runs only programs of the image, named by `pattern`.
+        """Return whether the command `words` runs only programs of the agent, or of `pattern`.
 
         Without words the image's own program runs.
         """
@@ -124,7 +123,8 @@ class _Programs(NamedTuple):
         return all(self._is_of_agent(program, pattern) for program in programs)
 
     def _is_of_agent(self, program: str, pattern: str) -> bool:
-        return _fits(pattern, program) and self._is_of_image(program)
+        is_known = _fits(AGENT_PROGRAM_PATTERN, program) or _fits(pattern, program)
+        return is_known and self._is_of_image(program)
 
     def _is_of_image(self, program: str) -> bool:
         """Return whether `program` is no file of a volume, as far as paths show it."""

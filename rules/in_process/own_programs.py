@@ -17,7 +17,6 @@ from rules.gpu.own_programs import (
 )
 from rules.in_process.expression import (
     Expression,
-    Value,
     all_of,
     any_of,
     choose,
@@ -27,18 +26,21 @@ from rules.in_process.expression import (
     is_in,
     let,
     not_,
+    optional,
+    optional_entry,
     string,
 )
 from rules.in_process.patterns import matches_any
 from rules.in_process.volumes import clean_path
 from rules.profile.platforms.makers import (
-    AGENT_HOOK_PATTERN,
-    AGENT_INIT_PATTERN,
     AGENT_PROGRAM_PATTERN,
     AGENT_SCRIPT_PATTERN,
     COMMAND_BEGIN_PATTERN,
+    IDLE_PATTERN,
+    LOOKING_PATTERN,
     PROGRAM_AT_END_PATTERN,
     SHELL_PATTERN,
+    WAITING_PATTERN,
 )
 
 _NO_WORDS: list[str] = []
@@ -47,8 +49,10 @@ _NO_WORDS: list[str] = []
 def runs_own_program(container: Expression, programs: Iterable[str]) -> Expression:
     """`runs_own_program` of `container`, as it was written."""
     env, mounts = get(container, "env", []), get(container, "volumeMounts", [])
+    argument = optional_entry(optional(container, "args"), 0).orValue("-")
+    first = optional_entry(optional(container, "command"), 0).orValue(argument)
     return all_of(
-        let(_words(container), lambda w: any_of(w.size() == 0, is_in(w[0], sorted(programs)))),
+        any_of(first.startsWith("-"), is_in(first, sorted(programs))),
         get(container, "envFrom", []).size() == 0,
         not_(env.exists(lambda e: matches_any(e.name, CODE_VARIABLES))),
         not_(mounts.exists(lambda m: _may_be_code(m.mountPath))),
@@ -60,12 +64,12 @@ def runs_program_of_agent(container: Expression) -> Expression:
     """`runs_program_of_agent` of `container`, one of `OBJECT.containers`."""
     raw = container.raw
     ends = all_of(container.role == "init", get(raw, "restartPolicy", "") == "")
-    pattern = choose((ends, AGENT_INIT_PATTERN), otherwise=AGENT_PROGRAM_PATTERN)
+    pattern = choose((ends, WAITING_PATTERN), otherwise=IDLE_PATTERN)
     hooks = expression(
         [get(raw, ".".join((*path, "exec.command")), []) for path in HOOKS_AND_PROBES]
     )
     commands = expression([expression([pattern]) + _words(raw)]) + hooks.map(
-        lambda h: expression([AGENT_HOOK_PATTERN]) + h
+        lambda h: expression([LOOKING_PATTERN]) + h
     )
     return all_of(
         get(raw, "envFrom", []).size() == 0,
@@ -89,7 +93,7 @@ def _words(container: Expression) -> Expression:
 
 
 def _are_of_agent(w: Expression, raw: Expression) -> Expression:
-    """`are_of_agent` of the command `w`, behind a pattern of its programs."""
+    """`are_of_agent` of the command `w`, behind a pattern of further programs."""
     first = string(w[1])
 
     def programs_of(script: Expression) -> Expression:
@@ -113,7 +117,7 @@ def _are_of_agent(w: Expression, raw: Expression) -> Expression:
     return let(
         programs,
         lambda a: all_of(
-            a.all(lambda p: _fits(p, string(w[0]))),
+            a.all(lambda p: any_of(_fits(p, AGENT_PROGRAM_PATTERN), _fits(p, string(w[0])))),
             (expression([first]) + a).all(lambda p: _is_of_image(p, raw)),
         ),
     )
@@ -151,8 +155,8 @@ def _is_of_image(program: Expression, raw: Expression) -> Expression:
     return paths.all(is_own)
 
 
-def _fits(value: Expression, pattern: Value) -> Expression:
-    whole = "^(?:" + expression(pattern) + ")$"
+def _fits(value: Expression, pattern: str | Expression) -> Expression:
+    whole = f"^(?:{pattern})$" if isinstance(pattern, str) else "^(?:" + pattern + ")$"
     return all_of(value.size() <= MAX_COMMAND_CHARACTERS, value.matches(whole))
 
 

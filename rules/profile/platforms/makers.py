@@ -337,20 +337,22 @@ _WAITING_PROGRAMS = ("sleep", "do", "done", "then", "fi")
 _LOOKING_PROGRAMS = ("cat", "grpc_health_probe", "pgrep")
 
 
-def _program_pattern(names: Iterable[str]) -> str:
-    """A regular expression of an agent's programs, and of `names` in the usual folders.
-
-    Kubernetes replaces `$(NAME)` in a command by a variable, so no program has a `$`.
-    """
-    own = rf"([^$]*/)?([^/$]*{_one_of(_WORDS_OF_PROGRAMS)}[^/$]*|{_one_of(_PROGRAMS_BY_NAME)})"
-    return rf"({own}|(/(usr/)?(local/)?s?bin/)?{_one_of(re.escape(n) for n in names)})"
+# Kubernetes replaces `$(NAME)` in a command by a variable, so no program has a `$`.
+AGENT_PROGRAM_PATTERN = (
+    rf"([^$]*/)?([^/$]*{_one_of(_WORDS_OF_PROGRAMS)}[^/$]*|{_one_of(_PROGRAMS_BY_NAME)})"
+)
+"""A regular expression of the programs of other makers' agents."""
 
 
-AGENT_PROGRAM_PATTERN = _program_pattern(_IDLE_PROGRAMS)
-"""A regular expression of the programs that containers of other makers' agents may run."""
-AGENT_INIT_PATTERN = _program_pattern((*_IDLE_PROGRAMS, *_WAITING_PROGRAMS))
+def _usual_pattern(names: Iterable[str]) -> str:
+    return rf"(/(usr/)?(local/)?s?bin/)?{_one_of(re.escape(name) for name in names)}"
+
+
+IDLE_PATTERN = _usual_pattern(_IDLE_PROGRAMS)
+"""A regular expression of other programs that containers of such agents may run."""
+WAITING_PATTERN = _usual_pattern((*_IDLE_PROGRAMS, *_WAITING_PROGRAMS))
 """The same for init containers, which come to an end."""
-AGENT_HOOK_PATTERN = _program_pattern((*_IDLE_PROGRAMS, *_WAITING_PROGRAMS, *_LOOKING_PROGRAMS))
+LOOKING_PATTERN = _usual_pattern((*_IDLE_PROGRAMS, *_WAITING_PROGRAMS, *_LOOKING_PROGRAMS))
 """The same for hooks and probes."""
 SHELL_PATTERN = r"(/(usr/)?bin/)?(ba)?sh"
 # Nothing that a shell expands to a command, and no redirection.
