@@ -25,11 +25,12 @@ _PORT_PATTERN = ":[0-9]+(?=/)"
 _DOCKER_HUB_HOSTS = ("docker.io", "index.docker.io")
 # NVIDIA's own agents. They need to see every card and request none, and their images set the
 # variable to all (NVIDIA/k8s-device-plugin deployments/container/Dockerfile, and the Dockerfiles of
-# NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu). The side
-# containers of the driver are counted among them: their images are built on CUDA images.
+# NVIDIA/DCGM, NVIDIA/dcgm-exporter, NVIDIA/mig-parted and NVIDIA/k8s-dra-driver-gpu, now
+# kubernetes-sigs/dra-driver-nvidia-gpu). The side containers of the driver are counted among them:
+# their images are built on CUDA images.
 AGENTS = frozenset(
     {"dcgm", "dcgm-exporter", "k8s-device-plugin", "gpu-feature-discovery"}
-    | {"k8s-mig-manager", "k8s-dra-driver-gpu", "gdrdrv", "nvidia-fs"}
+    | {"k8s-mig-manager", "k8s-dra-driver-gpu", "dra-driver-nvidia-gpu", "gdrdrv", "nvidia-fs"}
 )
 NVIDIA_OWNER = "nvidia"
 # What the agents' charts and images run (NVIDIA/k8s-device-plugin deployments, NVIDIA/dcgm-exporter
@@ -47,14 +48,19 @@ AGENT_PROGRAMS = frozenset(
 # Images in NVIDIA's registries that set the variable to void, or are built without CUDA
 # (NVIDIA/gpu-operator docker/Dockerfile, of which the validator's image is an older form, and the
 # Dockerfiles of NVIDIA/nvidia-container-toolkit, NVIDIA/gpu-driver-container,
-# NVIDIA/vgpu-device-manager and NVIDIA/kubevirt-gpu-device-plugin).
+# NVIDIA/vgpu-device-manager and NVIDIA/kubevirt-gpu-device-plugin). The last two are helpers of the
+# operator for virtual machines.
 WITHOUT_GPUS = frozenset(
     {"gpu-operator", "gpu-operator-validator", "container-toolkit", "driver", "k8s-driver-manager"}
     | {"vgpu-manager", "vgpu-device-manager", "kubevirt-gpu-device-plugin", "k8s-cc-manager"}
+    | {"nvidia-sandbox-device-plugin", "k8s-kata-manager"}
 )
 # The network operator's images, and helpers of the GPU operator. Agents among them, and images of
 # DOCA with CUDA in their tag, are CUDA images all the same.
-FOLDERS_WITHOUT_GPUS = ("nvidia/mellanox/", "nvidia/doca/", "nvidia/cloud-native/")
+NETWORK_FOLDERS = ("nvidia/mellanox/", "nvidia/doca/")
+FOLDERS_WITHOUT_GPUS = (*NETWORK_FOLDERS, "nvidia/cloud-native/")
+# Where NVIDIA has parts of its GPU operator, released or not yet.
+PLATFORM_REGISTRIES = (*NVIDIA_REGISTRIES, "nvcr.io/nvstaging/", "ghcr.io/nvidia/")
 # The last two parts of the repository -> texts of which the tag must contain one; empty: any tag.
 CUDA_TAG_WORDS_BY_IMAGE: Mapping[str, tuple[str, ...]] = {
     "nvidia/cuda": (),
@@ -111,6 +117,8 @@ def sets_visible_devices(image: str) -> bool:
 @cached_by_text
 def is_agent_image(image: str) -> bool:
     """Return whether `image` is one of NVIDIA's agents, which need every GPU of their node."""
+    if len(image) > MAX_REFERENCE:
+        return False
     path, name, _, _ = _path_name_tag_and_pin(image)
     return name in AGENTS and (_is_in_nvidia_registry(path) or _owner(path) == NVIDIA_OWNER)
 
@@ -120,9 +128,14 @@ def is_platform_image(image: str) -> bool:
     """Return whether `image` is a part of NVIDIA's platform that sets no variable for itself.
 
     Such a part manages every card of its node, as the driver and the validator of the operator do.
+    The network operator's driver manages none.
     """
+    if len(image) > MAX_REFERENCE:
+        return False
     path, name, _, _ = _path_name_tag_and_pin(image)
-    return name in WITHOUT_GPUS and _is_in_nvidia_registry(path)
+    is_of_platform = any(registry in path for registry in PLATFORM_REGISTRIES)
+    is_of_network = any(folder in path for folder in NETWORK_FOLDERS)
+    return name in WITHOUT_GPUS and is_of_platform and not is_of_network
 
 
 def image_tag(image: str) -> str:
@@ -193,7 +206,7 @@ def maker_of_image(image: str) -> Maker | None:
 @cached_by_text
 def is_agent_of_other_maker(image: str) -> bool:
     """Return whether `image`, no CUDA image, shows a maker's device plugin or its like."""
-    return re.search(AGENT_IMAGE_PATTERN, _searched_text(image)) is not None
+    return re.fullmatch(AGENT_IMAGE_PATTERN, _searched_text(image)) is not None
 
 
 def _searched_text(image: str) -> str:

@@ -1,14 +1,23 @@
 """Containers that run the program of their image, and no code that their author chose."""
 
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from rules.base.json_values import as_object, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.text_matching import matches_any
 from rules.gpu.volumes import clean_path
 from rules.objects.container import Container
-from rules.profile.platforms.makers import AGENT_PROGRAM_PATTERN, AGENT_SCRIPT_PATTERN
+from rules.profile.platforms.makers import (
+    AGENT_PROGRAM_PATTERN,
+    AGENT_SCRIPT_PATTERN,
+    COMMAND_BEGIN_PATTERN,
+    IDLE_PATTERN,
+    LOOKING_PATTERN,
+    PROGRAM_AT_END_PATTERN,
+    SHELL_PATTERN,
+    WAITING_PATTERN,
+)
 
 # From where code is run: the folders of programs and libraries, what the loader reads, and what
 # these are in.
@@ -22,6 +31,21 @@ CODE_VARIABLES = (
     *("LD_*", "GCONV_PATH", "PATH", "ENV", "BASH*", "SHELLOPTS", "PS4", "PYTHON*", "PERL*"),
     *("OPENSSL_*", "*INJECTION*", "*_BIN_PATH"),
 )
+# The same where makers' manifests set variables: Habana's has LD_LIBRARY_PATH.
+CODE_VARIABLES_OF_AGENTS = ("LD_PRELOAD", "LD_AUDIT", "BASH*", "ENV", "PYTHONPATH", "PYTHONHOME")
+# Where programs without a folder are. A folder of these may be a link to another.
+PROGRAM_FOLDERS = (
+    *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"),
+    *("/sbin", "/bin"),
+)
+SEARCH_PATH = "PATH"
+SEARCH_PATH_PATTERN = "(/[^:$]*)(:/[^:$]*)*"
+# In these no image has the folder in which it works.
+DATA_PATTERN = "^/(dev|etc|proc|run|sys|var)/"
+# What has these in its path is no file of the image, or may be none.
+FOREIGN_PARTS = frozenset({PARENT, "proc"})
+# Makers' manifests have no longer command. Longer ones cost time.
+MAX_COMMAND_CHARACTERS = 1000
 # In which fields of a container, beside its own, a command may be.
 HOOKS_AND_PROBES = (
     ("lifecycle", "postStart"),
@@ -40,7 +64,7 @@ def runs_own_program(container: Container, programs: Collection[str]) -> bool:
     """
     raw = container.raw
     return (
-        _names_program(raw.get("command"), programs)
+        all(word in programs or word.startswith("-") for word in _words(raw)[:1])
         and not raw.get("envFrom")
         and not any(matches_any(CODE_VARIABLES, name) for name in container.env)
         and not any(_is_code(as_text(m.get("mountPath"))) for _, m in container.mounts)
@@ -49,27 +73,92 @@ def runs_own_program(container: Container, programs: Collection[str]) -> bool:
 
 
 def runs_program_of_agent(container: Container) -> bool:
-    """Return whether `container`, with another maker's agent, runs that agent.
+    """Return whether `container`, with another maker's agent, runs what such agents run.
 
-    Makers' manifests name many programs, and mount libraries of the node for them. A hook or a
-    probe may run no other program either.
+    Makers' manifests name many programs, so the names decide. A program in a volume is the
+    author's, whatever its name. Libraries are not judged: makers mount those of the node.
     """
     raw = container.raw
+    ends = container.role == "init" and not raw.get("restartPolicy")
     hooks = (_command(raw, path) for path in HOOKS_AND_PROBES)
-    return _is_of_agent(raw.get("command"), raw.get("args")) and all(map(_is_of_agent, hooks))
+    env = [entry for _, entry in as_objects(raw.get("env"))]
+    search = [as_text(e.get("value")) for e in env if e.get("name") == SEARCH_PATH]
+    paths = [as_text(mount.get("mountPath")) for _, mount in container.mounts]
+    programs = _Programs(
+        folders=":".join([*PROGRAM_FOLDERS, *search]).split(":"),
+        working_folder=as_text(raw.get("workingDir")),
+        mounts=[f"{clean_path(path)}/".replace("//", "/") for path in paths],
+    )
+    return (
+        not raw.get("envFrom")
+        and not any(matches_any(CODE_VARIABLES_OF_AGENTS, as_text(e.get("name"))) for e in env)
+        and all(_fits(SEARCH_PATH_PATTERN, text) for text in search)
+        and not any(PARENT in path for path in paths)
+        and programs.are_of_agent(_words(raw), WAITING_PATTERN if ends else IDLE_PATTERN)
+        and all(programs.are_of_agent(_as_words(hook), LOOKING_PATTERN) for hook in hooks)
+    )
 
 
-def _is_of_agent(command: Any, args: Any = None) -> bool:
-    if not isinstance(command, list) or not command:
-        return True
-    if re.search(AGENT_PROGRAM_PATTERN, as_text(command[0])):
-        return True
-    script = " ".join(map(as_text, (*command, *(args if isinstance(args, list) else ()))))
-    return re.search(AGENT_SCRIPT_PATTERN, script) is not None
+class _Programs(NamedTuple):
+    """The folders in which a container finds its programs, and what volumes may have replaced."""
+
+    folders: Sequence[str]
+    working_folder: str
+    mounts: Sequence[str]
+
+    def are_of_agent(self, words: Sequence[str], pattern: str) -> bool:
+        """Return whether the command `words` runs only programs of the agent, or of `pattern`.
+
+        Without words the image's own program runs.
+        """
+        if not words or not _fits(SHELL_PATTERN, words[0]):
+            return all(self._is_of_agent(program, pattern) for program in words[:1])
+        arguments = " ".join(words[1:])
+        script = arguments.removeprefix("-c ").removeprefix("-- ")
+        is_script = arguments.startswith("-c ") and _fits(AGENT_SCRIPT_PATTERN, script)
+        if not is_script or not self._is_of_image(words[0]):
+            return False
+        begins = re.findall(COMMAND_BEGIN_PATTERN, script)
+        programs = {found for b in begins for found in re.findall(PROGRAM_AT_END_PATTERN, b)}
+        return all(self._is_of_agent(program, pattern) for program in programs)
+
+    def _is_of_agent(self, program: str, pattern: str) -> bool:
+        is_known = _fits(AGENT_PROGRAM_PATTERN, program) or _fits(pattern, program)
+        return is_known and self._is_of_image(program)
+
+    def _is_of_image(self, program: str) -> bool:
+        """Return whether `program` is no file of a volume, as far as paths show it."""
+        folder, slash, name = program.rpartition("/")
+        if not slash:
+            folders = self.folders
+        elif program.startswith("/"):
+            folders = PROGRAM_FOLDERS if clean_path(folder) in PROGRAM_FOLDERS else (folder,)
+        else:
+            folders = (f"{self.working_folder or '.'}/{folder}",)
+        paths = [f"{each}/{name}" for each in folders]
+        return not any(
+            (path[0] != "/" and not all(re.search(DATA_PATTERN, m) for m in self.mounts))
+            or not FOREIGN_PARTS.isdisjoint(path.split("/"))
+            or any(f"{clean_path(path)}/".startswith(mount) for mount in self.mounts)
+            for path in paths
+        )
 
 
-def _names_program(command: Any, programs: Collection[str]) -> bool:
-    return not command or (isinstance(command, list) and as_text(command[0]) in programs)
+def _fits(pattern: str, text: str) -> bool:
+    return len(text) <= MAX_COMMAND_CHARACTERS and re.fullmatch(pattern, text) is not None
+
+
+def _words(raw: Mapping[str, Any]) -> list[str]:
+    """Return what a container runs instead of the program of its image; empty if it runs that.
+
+    Arguments alone replace the program of an image that has no entry point. A flag is none.
+    """
+    command, args = _as_words(raw.get("command")), _as_words(raw.get("args"))
+    return command + args if command or (args and not args[0].startswith("-")) else []
+
+
+def _as_words(command: Any) -> list[str]:
+    return list(map(as_text, command)) if isinstance(command, list) else []
 
 
 def _is_code(path: str) -> bool:

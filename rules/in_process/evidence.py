@@ -136,7 +136,7 @@ def _evidence_of_variable(name: Expression, certainty: str = _CERTAIN) -> list[V
 
 def _signs_of_agents() -> Expression:
     def is_sign(c: Expression) -> Expression:
-        is_agent = all_of(is_agent_of_other_maker(c), runs_program_of_agent(c.raw))
+        is_agent = all_of(is_agent_of_other_maker(c), runs_program_of_agent(c))
         return choose((c.hasCudaImage, image_grants_gpus(c)), otherwise=not_(is_agent))
 
     return let(

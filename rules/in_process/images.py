@@ -8,9 +8,11 @@ from rules.gpu.images import (
     FOLDERS_WITHOUT_GPUS,
     IMAGES_FOR_ANY_MAKER,
     MAX_REFERENCE,
+    NETWORK_FOLDERS,
     NVIDIA_OWNER,
     NVIDIA_REGISTRIES,
     OTHER_VENDORS_TAGS,
+    PLATFORM_REGISTRIES,
     WITHOUT_GPUS,
 )
 from rules.in_process.expression import (
@@ -68,8 +70,10 @@ def is_platform_image(image: Expression) -> Expression:
     """`is_platform_image` of `image`."""
 
     def test(parts: _Parts) -> Expression:
-        in_registry = any_of(*(parts.path.contains(registry) for registry in NVIDIA_REGISTRIES))
-        return all_of(in_registry, is_in(parts.name, sorted(WITHOUT_GPUS)))
+        is_of_platform = any_of(*(parts.path.contains(each) for each in PLATFORM_REGISTRIES))
+        is_of_network = any_of(*(parts.path.contains(folder) for folder in NETWORK_FOLDERS))
+        is_part = is_in(parts.name, sorted(WITHOUT_GPUS))
+        return all_of(is_part, is_of_platform, not_(is_of_network))
 
     return _is_image(image, test)
 

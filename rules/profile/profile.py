@@ -397,7 +397,7 @@ class Profile:
 
         def is_amount(value: Any) -> bool:
             text = as_text(value)
-            is_number = re.search(POSITIVE_NUMBER_PATTERN, text) is not None
+            is_number = re.fullmatch(POSITIVE_NUMBER_PATTERN, text) is not None
             return is_number or (has_placeholders and has_placeholder(text))
 
         return next(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from policies.loading import default_policy
@@ -61,9 +63,63 @@ def test_an_image_of_any_maker_is_known_by_its_reference(image: str, platform: s
 def test_an_agent_of_a_maker_is_known_by_the_name_of_its_image(
     image: str, *, is_reported: bool
 ) -> None:
-    manifest = pod(container(image=image, securityContext={"privileged": True}))
+    assert is_reported_as_agent(image) == is_reported
+
+
+AGENT = "rocm/k8s-device-plugin:1.2"
+SHELL = "/bin/bash"
+WAITING = "until [ -f /run/ready ]; do echo waiting for it; sleep 5; done"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"args": ["-v", "2"]},
+        {"args": ["k8s-device-plugin"]},
+        {"command": [SHELL, "-c", "--"], "args": ["umask 027; npu-exporter -port=8082"]},
+        {"command": [SHELL, "-c", "exec /usr/bin/ascend-dra 'a b' && echo \"the end\""]},
+        {"preStop": [SHELL, "-c", "rm -f /run/*-ready"]},
+        {"postStart": [SHELL, "-c", WAITING]},
+        {"preStop": ["/usr/bin/sleep", "5"]},
+    ],
+)
+def test_a_makers_agent_may_run_its_programs(fields: dict[str, list[str]]) -> None:
+    assert not is_reported_as_agent(AGENT, **fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"args": ["python3", "-c", "1"]},
+        {"command": ["npu-exporter/../sh"]},
+        {"command": [SHELL]},
+        {"command": [SHELL, "gpu.sh"]},
+        {"command": [SHELL, "-xc", "device-plugin"]},
+        {"command": [SHELL, "-c", "device-plugin > /host/etc/crontab"]},
+        {"command": [SHELL, "-c", "device-plugin & id"]},
+        {"command": [SHELL, "-c", "device-plugin | sh"]},
+        {"command": [SHELL, "-c", "device-plugin $(SCRIPT)"]},
+        {"command": [SHELL, "-c", "device-plugin '$(SCRIPT)'"]},
+        {"command": [SHELL, "-c", "PATH=/work device-plugin"]},
+        {"command": [SHELL, "-c", "exec -c sh"]},
+        {"command": [SHELL, "-c", WAITING]},
+        {"preStop": [SHELL, "-c", "while sh; do sleep 1; done"]},
+        {"preStop": ["curl", "-o", "/host/etc/crontab", "http://example.com"]},
+        {"command": ["gpu" * 100_000 + "$"]},
+        {"command": [SHELL, "-c", "gpu; " * 100_000]},
+    ],
+)
+def test_a_makers_agent_may_run_no_other_code(fields: dict[str, list[str]]) -> None:
+    assert is_reported_as_agent(AGENT, **fields)
+
+
+def is_reported_as_agent(image: str, **commands: list[str]) -> bool:
+    """Return whether the pod of a DaemonSet with this privileged container is reported."""
+    own: dict[str, Any] = {key: commands.pop(key) for key in ("command", "args") if key in commands}
+    own["lifecycle"] = {hook: {"exec": {"command": command}} for hook, command in commands.items()}
+    manifest = pod(container(image=image, securityContext={"privileged": True}, **own))
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}
     manifest["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
     user = "system:serviceaccount:kube-system:daemon-set-controller"
     found = check(manifest, RULES, Context(TODAY, "team-a", user, "CREATE")).findings
-    assert ("privileged-gpu" in {f.rule for f in found}) == is_reported
+    return "privileged-gpu" in {f.rule for f in found}

@@ -61,6 +61,7 @@ FOREIGN: Mapping[str, Mapping[str, Any]] = {
     "a folder of programs": variable("/files", "PATH"),
     "a script of the shell": variable("/files/script", "BASH_ENV"),
     "variables by a reference": {"envFrom": [{"configMapRef": {"name": "variables"}}]},
+    "arguments instead of a command": {"args": ["sh", "-c", "id"]},
     "a hook at the start": {"lifecycle": {"postStart": _COMMAND}},
     "a hook at the end": {"lifecycle": {"preStop": _COMMAND}},
     "a probe of its life": {"livenessProbe": _COMMAND},

@@ -183,10 +183,10 @@ def policy_with_exceptions(number: int, rules: Sequence[str] = EXPORTED) -> str:
     )
 
 
-def test_nine_exceptions_to_two_rules_still_fit(
+def test_eight_exceptions_to_two_rules_still_fit(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "policy.yaml").write_text(policy_with_exceptions(9, EXPORTED[:2]))
+    (tmp_path / "policy.yaml").write_text(policy_with_exceptions(8, EXPORTED[:2]))
     assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 0
     assert capsys.readouterr().err == ""
 

@@ -25,9 +25,12 @@ Pods that the DaemonSet controller creates may be agents. Of these only a reques
 of GPU nodes count, and about an image that is known to use such devices the rule warns, except
 those of agents: NVIDIA's that run their own program, and of other makers those in a folder of the
 maker whose name shows a device plugin, an exporter or the like. Such a container must run the
-program of its image, a program with such a name, or a script that the maker's own manifests have,
-also by hooks and probes: a shell or an interpreter would run anything. The pods in which NVIDIA's
-operator tests a node are excused where its validator itself creates them.
+program of its image, programs with such a name, or a plain script of them; beside these, what only
+looks or waits, such as `ls` in a probe. An interpreter and other scripts would run anything. So may
+a program that a variable names or a volume contains, and variables such as `LD_PRELOAD`; a
+ConfigMap may have these, so a container with `envFrom` is not excused. Libraries in volumes are not
+judged, because makers' agents mount those of the node. The pods in which NVIDIA's operator tests a
+node are excused where its validator itself creates them.
 
 Why it matters
 --------------

@@ -298,8 +298,10 @@ AGENT_WORDS = (
     *("plugin", "deviceplugin", "k8sdeviceplugin", "exporter", "labeller", "operator"),
     *("driver", "discovery", "scheduler", "monitor", "manager", "detector", "toolkit"),
 )
-# In these Intel publishes its drivers (deployments/*/base/resource-driver.yaml there).
-_FOLDERS_OF_AGENTS = ("intel/intel-resource-drivers-for-kubernetes",)
+# In this one Intel publishes what manages Gaudi: its drivers in ghcr.io
+# (intel/intel-resource-drivers-for-kubernetes deployments/*/base/resource-driver.yaml), its device
+# plugin and exporter on Docker Hub (hub.docker.com/r/intel/gaudi-metric-exporter).
+_FOLDERS_OF_AGENTS = ("intel",)
 _FOLDERS = _one_of(
     (*(folder for maker in OTHER_MAKERS for folder in maker.image_folders), *_FOLDERS_OF_AGENTS)
 )
@@ -315,26 +317,56 @@ AGENT_IMAGE_PATTERN = (
 They are in a folder of their maker, the first one after the registry's host if there is one: with
 any owner, everybody could choose such a name.
 """
-# Of these an agent's program has one in its name: no shell, no interpreter and nothing else that
-# starts what others choose has.
+# Of these an agent's program has one in its name. No shell or interpreter is called so. In a volume
+# it could be: `gpu.own_programs` looks at volumes.
 _WORDS_OF_PROGRAMS = (
     *("plugin", "exporter", "labeller", "operator", "driver", "discovery", "scheduler"),
     *("monitor", "manager", "detector", "toolkit", "gpu", "rocm", "habana", "gaudi", "neuron"),
-    *("ascend", "npu", "mlu", "cambricon", "rbln", "furiosa", "metax", "iluvatar", "musa"),
+    *("ascend", "npu", "mlu", "cambricon", "rbln", "furiosa", "metax", "iluvatar", "musa", "dcu"),
 )
-# Furiosa's charts name no other (furiosa-ai/helm-charts charts/furiosa-device-plugin).
-_PROGRAMS_BY_NAME = ("main",)
+# Furiosa's charts name no other than `main` (furiosa-ai/helm-charts
+# charts/furiosa-device-plugin). Entry points of images call their program, and so does Ascend's
+# script (Ascend/mind-cluster component/*/build/*-310P-1usoc.yaml); MetaX's tool only reports.
+_PROGRAMS_BY_NAME = ("main", "entrypoint", "entrypoint.sh", "run_for_310P_1usoc.sh", "mx-smi")
+# These start no other program and show no content of files. `[` is the other name of `test`.
+_IDLE_PROGRAMS = ("[", "echo", "false", "ls", "mkdir", "rm", "stat", "test", "true", "umask")
+# A container that only waits is for those who execute commands in it; the last four are words of a
+# shell's loops and conditions.
+_WAITING_PROGRAMS = ("sleep", "do", "done", "then", "fi")
+# What these read a container would write into its log; of probes the log has nothing.
+_LOOKING_PROGRAMS = ("cat", "grpc_health_probe", "pgrep")
+
+
+# Kubernetes replaces `$(NAME)` in a command by a variable, so no program has a `$`.
 AGENT_PROGRAM_PATTERN = (
-    rf"^(.*/)?([^/]*{_one_of(_WORDS_OF_PROGRAMS)}[^/]*|{'|'.join(_PROGRAMS_BY_NAME)})$"
+    rf"([^$]*/)?([^/$]*{_one_of(_WORDS_OF_PROGRAMS)}[^/$]*|{_one_of(_PROGRAMS_BY_NAME)})"
 )
-"""A regular expression of the programs that agents of other makers run."""
-# AWS's manifest of Neuron Monitor, and Ascend Device Plugin's, whose program was `ascendplugin`.
-AGENT_SCRIPT_PATTERN = (
-    r"^([^ ]*/)?(ba)?sh -c (-- )?"
-    r"(neuron-monitor \| neuron-monitor-prometheus\.py|device-plugin|ascendplugin)"
-    r"([ \t\n]+[A-Za-z0-9_./=:,-]+)*[ \t\n]*$"
+"""A regular expression of the programs of other makers' agents."""
+
+
+def _usual_pattern(names: Iterable[str]) -> str:
+    return rf"(/(usr/)?(local/)?s?bin/)?{_one_of(re.escape(name) for name in names)}"
+
+
+IDLE_PATTERN = _usual_pattern(_IDLE_PROGRAMS)
+"""A regular expression of other programs that containers of such agents may run."""
+WAITING_PATTERN = _usual_pattern((*_IDLE_PROGRAMS, *_WAITING_PROGRAMS))
+"""The same for init containers, which come to an end."""
+LOOKING_PATTERN = _usual_pattern((*_IDLE_PROGRAMS, *_WAITING_PROGRAMS, *_LOOKING_PROGRAMS))
+"""The same for hooks and probes."""
+SHELL_PATTERN = r"(/(usr/)?bin/)?(ba)?sh"
+# Nothing that a shell expands to a command, and no redirection.
+_WORD = r"""([A-Za-z0-9_./=:,@%+*!\[\]-]+|"[^"$`\\]*"|'[^'$]*')"""
+_PROGRAM = r"[A-Za-z0-9_./\[][A-Za-z0-9_./\[-]*"
+_COMMAND = rf"{_PROGRAM}([ \t]+{_WORD})*"
+AGENT_SCRIPT_PATTERN = rf"[ \t\n]*{_COMMAND}([ \t]*(;|&&|\|\|?|\n)[ \t\n]*{_COMMAND})*[ \t\n;]*"
+"""A regular expression of scripts that are plain commands, one after another or in loops."""
+COMMAND_BEGIN_PATTERN = (
+    rf"(?:^|[;&|\n])[ \t\n]*(?:(?:until|while|do|if|then|exec)[ \t\n]+)*{_PROGRAM}"
 )
-"""A regular expression of the scripts in makers' own manifests, behind a shell and its flags."""
+"""A regular expression that finds each program in such a script, with what stands before it."""
+PROGRAM_AT_END_PATTERN = r"[^;&| \t\n]+$"
+"""A regular expression of the program in a text that COMMAND_BEGIN_PATTERN has found."""
 
 
 def maker_of_file(path: str) -> Maker | None:
