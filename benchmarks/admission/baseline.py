@@ -27,7 +27,7 @@ _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "baseline"})
 def main() -> None:
     """Serve until the process is killed."""
     folder, patches = sys.argv[1:]
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(folder, json.loads(Path(patches).read_bytes())))
 
 
@@ -64,7 +64,8 @@ async def _serve(folder: str, patches: dict[str, str]) -> None:
     await asyncio.Event().wait()
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes loops of uvloop, as the server does; None if it is not installed."""
     try:
         import uvloop  # noqa: PLC0415  # an optional dependency
     except ImportError:

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from benchmarks.admission.baseline import loop_factory
 from benchmarks.admission.load import Mix, varied
 
 MODULE = "benchmarks.admission.clients"
@@ -206,7 +207,7 @@ def main() -> None:
     body, mix = Path(order["file"]).read_bytes(), Mix(*order["mix"])
     run = _Run(order["url"], body, mix, order["first"])
     gc.disable()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         busy = runner.run(_send(run, order))
     result = {
         "sorted": sorted(run.latencies),
@@ -251,15 +252,6 @@ async def _connected(run: _Run, order: dict[str, Any]) -> list[_Client]:
         batch = (connect() for _ in range(min(missing, HANDSHAKES_AT_ONCE)))
         clients += await asyncio.gather(*batch)
     return clients
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415  # an optional dependency
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 if __name__ == "__main__":

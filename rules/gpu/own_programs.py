@@ -1,7 +1,7 @@
 """Containers that run the program of their image, and no code that their author chose."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
@@ -46,6 +46,8 @@ DATA_PATTERN = "^/(dev|etc|proc|run|sys|var)/"
 FOREIGN_PARTS = frozenset({PARENT, "proc"})
 # Makers' manifests have no longer command. Longer ones cost time.
 MAX_COMMAND_CHARACTERS = 1000
+# The same of the folder in which a container works.
+MAX_FOLDER_CHARACTERS = 255
 # In which fields of a container, beside its own, a command may be.
 HOOKS_AND_PROBES = (
     ("lifecycle", "postStart"),
@@ -84,27 +86,36 @@ def runs_program_of_agent(container: Container) -> bool:
     env = [entry for _, entry in as_objects(raw.get("env"))]
     search = [as_text(e.get("value")) for e in env if e.get("name") == SEARCH_PATH]
     paths = [as_text(mount.get("mountPath")) for _, mount in container.mounts]
-    programs = _Programs(
-        folders=":".join([*PROGRAM_FOLDERS, *search]).split(":"),
-        working_folder=as_text(raw.get("workingDir")),
-        mounts=[f"{clean_path(path)}/".replace("//", "/") for path in paths],
-    )
-    return (
-        not raw.get("envFrom")
-        and not any(matches_any(CODE_VARIABLES_OF_AGENTS, as_text(e.get("name"))) for e in env)
-        and all(_fits(SEARCH_PATH_PATTERN, text) for text in search)
-        and not any(PARENT in path for path in paths)
-        and programs.are_of_agent(_words(raw), WAITING_PATTERN if ends else IDLE_PATTERN)
-        and all(programs.are_of_agent(_as_words(hook), LOOKING_PATTERN) for hook in hooks)
+    working_folder = as_text(raw.get("workingDir"))
+    if (
+        raw.get("envFrom")
+        or any(matches_any(CODE_VARIABLES_OF_AGENTS, as_text(e.get("name"))) for e in env)
+        or len(search) > 1
+        or not all(_fits(SEARCH_PATH_PATTERN, text) for text in search)
+        or any(PARENT in path for path in paths)
+        or len(working_folder) > MAX_FOLDER_CHARACTERS
+    ):
+        return False
+    programs = _programs(":".join([*PROGRAM_FOLDERS, *search]).split(":"), working_folder, paths)
+    return programs.are_of_agent(_words(raw), WAITING_PATTERN if ends else IDLE_PATTERN) and all(
+        programs.are_of_agent(_as_words(hook), LOOKING_PATTERN) for hook in hooks
     )
 
 
 class _Programs(NamedTuple):
-    """The folders in which a container finds its programs, and what volumes may have replaced."""
+    """The programs that a container may run, and what of them volumes may have replaced.
 
-    folders: Sequence[str]
+    - `are_folders_own`: all programs without a folder are in folders of the image, but for
+      `mounted_names`, which volumes contain.
+    - `mounts`: the places of volumes, each with a slash at its end. All of them are
+      `mounts_of_data` if no image works in them.
+    """
+
+    are_folders_own: bool
+    mounted_names: Collection[str]
     working_folder: str
-    mounts: Sequence[str]
+    mounts: Collection[str]
+    are_mounts_of_data: bool
 
     def are_of_agent(self, words: Sequence[str], pattern: str) -> bool:
         """Return whether the command `words` runs only programs of the agent, or of `pattern`.
@@ -130,18 +141,39 @@ class _Programs(NamedTuple):
         """Return whether `program` is no file of a volume, as far as paths show it."""
         folder, slash, name = program.rpartition("/")
         if not slash:
-            folders = self.folders
-        elif program.startswith("/"):
-            folders = PROGRAM_FOLDERS if clean_path(folder) in PROGRAM_FOLDERS else (folder,)
-        else:
-            folders = (f"{self.working_folder or '.'}/{folder}",)
-        paths = [f"{each}/{name}" for each in folders]
-        return not any(
-            (path[0] != "/" and not all(re.search(DATA_PATTERN, m) for m in self.mounts))
-            or not FOREIGN_PARTS.isdisjoint(path.split("/"))
-            or any(f"{clean_path(path)}/".startswith(mount) for mount in self.mounts)
-            for path in paths
-        )
+            is_own = self.are_folders_own and name not in self.mounted_names
+            return is_own and name not in FOREIGN_PARTS
+        if not program.startswith("/"):
+            in_folder = f"{self.working_folder or '.'}/{program}"
+            is_known = in_folder.startswith("/") or self.are_mounts_of_data
+            return is_known and not _is_foreign(in_folder, self.mounts)
+        folders = PROGRAM_FOLDERS if clean_path(folder) in PROGRAM_FOLDERS else (folder,)
+        return not any(_is_foreign(f"{each}/{name}", self.mounts) for each in folders)
+
+
+def _programs(folders: Iterable[str], working_folder: str, paths: Iterable[str]) -> _Programs:
+    """Return what a container with volumes at `paths` finds in `folders` and its own folder.
+
+    Linear in the length of all texts, whoever has written them.
+    """
+    mounts = {f"{clean_path(path)}/".replace("//", "/") for path in paths}
+    searched = {clean_path(folder) for folder in folders}
+    parents = (mount[:-1].rpartition("/") for mount in mounts)
+    return _Programs(
+        are_folders_own=not any(_is_foreign(folder, mounts) for folder in {*folders}),
+        mounted_names={name for parent, _, name in parents if (parent or "/") in searched},
+        working_folder=working_folder,
+        mounts=mounts,
+        are_mounts_of_data=all(re.search(DATA_PATTERN, mount) for mount in mounts),
+    )
+
+
+def _is_foreign(path: str, mounts: Collection[str]) -> bool:
+    """Return whether `path` is at or in one of `mounts`, or may lead out of the image."""
+    whole = f"{clean_path(path)}/"
+    return not FOREIGN_PARTS.isdisjoint(path.split("/")) or any(
+        whole[: number + 1] in mounts for number, letter in enumerate(whole) if letter == "/"
+    )
 
 
 def _fits(pattern: str, text: str) -> bool:

@@ -10,6 +10,7 @@ from rules.gpu.own_programs import (
     FOREIGN_PARTS,
     HOOKS_AND_PROBES,
     MAX_COMMAND_CHARACTERS,
+    MAX_FOLDER_CHARACTERS,
     PARENT,
     PROGRAM_FOLDERS,
     SEARCH_PATH,
@@ -74,7 +75,9 @@ def runs_program_of_agent(container: Expression) -> Expression:
     return all_of(
         get(raw, "envFrom", []).size() == 0,
         not_(get(raw, "env", []).exists(lambda e: matches_any(e.name, CODE_VARIABLES_OF_AGENTS))),
+        _search_paths(raw).size() <= 1,
         _search_paths(raw).all(lambda t: _fits(t, SEARCH_PATH_PATTERN)),
+        get(raw, "workingDir", "").size() <= MAX_FOLDER_CHARACTERS,
         not_(get(raw, "volumeMounts", []).exists(lambda m: m.mountPath.contains(PARENT))),
         commands.all(lambda w: any_of(w.size() == 1, _are_of_agent(w, raw))),
     )

@@ -231,6 +231,10 @@ def selected_modes(pod: Pod) -> Iterator[tuple[Path, str, str]]:
     return selected_values(pod, labels) if labels else iter(())
 
 
+_TOO_LARGE = 10**63
+"""No value of a label has as many digits."""
+
+
 def selected_values(pod: Pod, labels: Collection[str]) -> Iterator[tuple[Path, str, str]]:
     """Yield the path, the label and the value of each of `labels` that the pod selects.
 
@@ -250,7 +254,8 @@ def selected_values(pod: Pod, labels: Collection[str]) -> Iterator[tuple[Path, s
 
 
 def _written(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    is_number = isinstance(value, (int, float)) and -_TOO_LARGE < value < _TOO_LARGE
+    return json.dumps(value) if is_number else as_text(value)
 
 
 def allowed_values(pod: Pod, label: str) -> set[str] | None:

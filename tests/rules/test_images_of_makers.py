@@ -113,13 +113,63 @@ def test_a_makers_agent_may_run_no_other_code(fields: dict[str, list[str]]) -> N
     assert is_reported_as_agent(AGENT, **fields)
 
 
+def pod_of_daemon_set(*containers: dict[str, Any]) -> dict[str, Any]:
+    """A pod as the controller of DaemonSets makes it."""
+    manifest = pod(*containers)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}
+    manifest["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return manifest
+
+
 def is_reported_as_agent(image: str, **commands: list[str]) -> bool:
     """Return whether the pod of a DaemonSet with this privileged container is reported."""
     own: dict[str, Any] = {key: commands.pop(key) for key in ("command", "args") if key in commands}
     own["lifecycle"] = {hook: {"exec": {"command": command}} for hook, command in commands.items()}
-    manifest = pod(container(image=image, securityContext={"privileged": True}, **own))
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "1"}
-    manifest["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    manifest = pod_of_daemon_set(
+        container(image=image, securityContext={"privileged": True}, **own)
+    )
     user = "system:serviceaccount:kube-system:daemon-set-controller"
     found = check(manifest, RULES, Context(TODAY, "team-a", user, "CREATE")).findings
     return "privileged-gpu" in {f.rule for f in found}
+
+
+PLACES = [f"/place-{n}/of/a/volume" for n in range(2000)]
+HOSTILE_FIELDS: dict[str, dict[str, Any]] = {
+    "paths": {"env": [{"name": "PATH", "value": ":".join(PLACES[:40])}] * 400},
+    "volumes": {"volumeMounts": [{"name": "v", "mountPath": place} for place in PLACES]},
+    "a path and volumes": {
+        "env": [{"name": "PATH", "value": ":".join(PLACES[:40])}],
+        "volumeMounts": [{"name": "v", "mountPath": place} for place in PLACES],
+    },
+    "paths and volumes": {
+        "env": [{"name": "PATH", "value": ":".join(PLACES[:40])}] * 400,
+        "volumeMounts": [{"name": "v", "mountPath": place} for place in PLACES],
+    },
+    "a deep volume": {"volumeMounts": [{"name": "v", "mountPath": "/a" * 100_000}]},
+    "a long folder": {"workingDir": "/a" * 500_000},
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE_FIELDS)
+@pytest.mark.parametrize("folder", ["", "bin/", "/opt/bin/"])
+def test_programs_are_looked_up_in_linear_time(what: str, folder: str) -> None:
+    """Not a measurement: with each program in each folder in each volume this takes minutes."""
+    script = " ; ".join(f"{folder}gpu{n}" for n in range(60))
+    agent = container(
+        image=AGENT,
+        securityContext={"privileged": True},
+        command=[SHELL, "-c", script],
+        **HOSTILE_FIELDS[what],
+    )
+    names = [f"agent-{n}" for n in range(20)]
+    manifest = pod_of_daemon_set(*({**agent, "name": name} for name in names))
+    assert check(manifest, RULES, Context(TODAY)).failures == []
+
+
+def test_of_two_search_paths_none_is_believed() -> None:
+    path = {"name": "PATH", "value": "/usr/bin"}
+    for paths, is_excused in (([path], True), ([path, path], False)):
+        agent = container(image=AGENT, securityContext={"privileged": True}, env=paths)
+        manifest = pod_of_daemon_set({**agent, "command": ["k8s-device-plugin"]})
+        found = check(manifest, RULES, Context(TODAY)).findings
+        assert ("privileged-gpu" in {f.rule for f in found}) is not is_excused

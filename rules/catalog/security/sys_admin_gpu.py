@@ -16,8 +16,8 @@ It refuses
 - `SYS_PTRACE` beside `hostPID: true`,
 
 and warns of any other that is not on the list. It never refuses, but warns, of a pod that may also
-run where no GPU is, and if the name of the runtime class contains `gvisor` or `kata`: capabilities
-then have no effect outside the pod. These capabilities are on the list:
+run where no GPU is, and if the name of the runtime class contains `gvisor` or `kata`: in such a
+sandbox capabilities have no effect outside the pod. These capabilities are on the list:
 
 - what Pod Security's level `baseline` allows: `AUDIT_WRITE`, `CHOWN`, `DAC_OVERRIDE`, `FOWNER`,
   `FSETID`, `KILL`, `MKNOD`, `NET_BIND_SERVICE`, `SETFCAP`, `SETGID`, `SETPCAP`, `SETUID`,
@@ -212,7 +212,7 @@ def _sandbox(pod: Pod) -> str:
 
 
 def _in_sandbox(runtime_class: object) -> str:
-    return f"with the runtime class {runtime_class} that has no effect outside the pod"
+    return f"it has no effect outside the pod, if the runtime class {runtime_class} is a sandbox"
 
 
 def _entries(container: Container, pod: Pod) -> list[tuple[int, str]]:
