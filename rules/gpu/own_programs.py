@@ -154,7 +154,7 @@ class _Programs(NamedTuple):
 def _programs(folders: Iterable[str], working_folder: str, paths: Iterable[str]) -> _Programs:
     """Return what a container with volumes at `paths` finds in `folders` and its own folder.
 
-    Linear in the length of all texts, whoever has written them.
+    Linear in the length of all texts, which an attacker may choose.
     """
     mounts = {f"{clean_path(path)}/".replace("//", "/") for path in paths}
     searched = {clean_path(folder) for folder in folders}
