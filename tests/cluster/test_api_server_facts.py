@@ -16,6 +16,7 @@ from tests.testkit.cases import TODAY
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.quotas import await_quotas
 
 REFUSED = 422
 ACCEPTED = 201
@@ -43,8 +44,7 @@ def test_a_fractional_quota_is_accepted_and_acts_as_rounded_down(
         one = pod(container(**gpus(limits=number)))
         return create(plane, namespace, one, dry_run=True).status == ACCEPTED
 
-    # The API server learns of a quota, and of what it counts, a moment later.
-    eventually(lambda: not is_accepted(4), what="the quota counts")
+    await_quotas(plane, namespace)
     assert [n for n in (1, 2, 3, 4) if is_accepted(n)] == [*range(1, admitted + 1)]
 
 
@@ -170,10 +170,7 @@ def test_a_claim_that_says_its_pod_has_paid_is_not_counted(
     plane.create(f"/apis/{version}/deviceclasses", device_class)
     quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
     plane.create(quotas, quota({f"requests.{card}": "1"}))
-    eventually(
-        lambda: plane.request("GET", f"{quotas}/q").body["status"].get("used"),
-        what="the quota counts",
-    )
+    await_quotas(plane, namespace)
     paid = {"annotations": {"resource.kubernetes.io/extended-resource-claim": "true"}}
     request = {"name": "card", "exactly": {"deviceClassName": namespace}}
     spec = {"devices": {"requests": [request]}}

@@ -16,6 +16,7 @@ from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.objects import namespace as namespace_object
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.quotas import await_quotas
 from tests.testkit.coverage import annotation_attempts
 from tests.testkit.coverage.observed import response_outcome
 from tests.testkit.coverage.table import data
@@ -273,10 +274,7 @@ def scoped_quota(environment: Environment) -> Response:
     hard = {"requests.nvidia.com/gpu": "0"}
     spec = {"hard": hard, "scopes": ["NotTerminating"]}
     plane.create(path, {"metadata": {"name": "none"}, "spec": spec})
-    eventually(
-        lambda: plane.request("GET", f"{path}/none").body.get("status", {}).get("hard"),
-        what="the quota counts",
-    )
+    await_quotas(plane, namespace)
     assert "exceeded quota" in create(plane, namespace, GPU_POD, dry_run=True).body["message"]
     with_deadline = {**GPU_POD["spec"], "activeDeadlineSeconds": 2**31 - 1}
     return create(plane, namespace, {**GPU_POD, "spec": with_deadline}, dry_run=True)

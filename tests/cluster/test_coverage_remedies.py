@@ -13,7 +13,8 @@ from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import Processes, eventually
+from tests.testkit.control_plane.processes import Processes
+from tests.testkit.control_plane.quotas import await_quotas
 from tests.testkit.coverage import annotation_attempts
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.end_to_end.steps import api_path, get_object, namespace_with_policy, patch
@@ -179,10 +180,7 @@ def test_a_quota_on_a_class_of_devices_counts_every_claim(plane: ControlPlane) -
     key = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
     quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
     plane.create(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {key: "0"}}})
-    eventually(
-        lambda: plane.request("GET", f"{quotas}/q").body["status"].get("used"),
-        what="the quota counts",
-    )
+    await_quotas(plane, namespace)
     paid = {"resource.kubernetes.io/extended-resource-claim": "true"}
     request = {"name": "card", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
     claim = {
@@ -190,15 +188,9 @@ def test_a_quota_on_a_class_of_devices_counts_every_claim(plane: ControlPlane) -
         "spec": {"devices": {"requests": [request]}},
     }
     path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims"
-
-    def is_refused() -> bool:
-        # What admission knows of quotas comes a moment after what everybody can read.
-        answer = plane.request("POST", f"{path}?dryRun=All", claim)
-        assert answer.status == 403, answer.body
-        assert f"requested: {key}=1" in answer.body["message"]
-        return True
-
-    eventually(is_refused, what="the quota refuses the claim")
+    answer = plane.request("POST", f"{path}?dryRun=All", claim)
+    assert answer.status == 403, answer.body
+    assert f"requested: {key}=1" in answer.body["message"]
 
 
 def test_a_quota_keeps_pods_from_naming_the_pods_of_other_namespaces(plane: ControlPlane) -> None:
@@ -206,10 +198,7 @@ def test_a_quota_keeps_pods_from_naming_the_pods_of_other_namespaces(plane: Cont
     quotas = f"/api/v1/namespaces/{namespace}/resourcequotas"
     spec = {"hard": {"pods": "0"}, "scopes": ["CrossNamespacePodAffinity"]}
     plane.create(quotas, {"metadata": {"name": "q"}, "spec": spec})
-    eventually(
-        lambda: plane.request("GET", f"{quotas}/q").body["status"].get("used"),
-        what="the quota counts",
-    )
+    await_quotas(plane, namespace)
     pods = {bypass.name: bypass.pod for bypass in bypasses()}
     answer = create(plane, namespace, pods["privileged-near-the-device-plugin"], dry_run=True)
     assert answer.status == 403

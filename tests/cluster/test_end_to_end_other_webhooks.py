@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from tests.testkit.admission.reviews import container, gpus, pod, variable
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.quotas import await_quotas
 from tests.testkit.end_to_end.sidecar_injector import NAME, SIDECAR, configuration, run_injector
 from tests.testkit.end_to_end.steps import apply, audit_annotations, get_object
 from tests.testkit.match_conditions.chart_condition import chart_condition
@@ -110,11 +110,6 @@ def quota(key: str, amount: str) -> dict[str, Any]:
     return {**manifest, "spec": {"hard": {key: amount}}}
 
 
-def used_quota(plane: ControlPlane, namespace: str) -> Any:
-    """The usage that the quota reports."""
-    return get_object(plane, "ResourceQuota", namespace, "gpus").get("status", {}).get("used")
-
-
 def test_a_quota_without_effect_is_warned_about(plane: ControlPlane, server: Server) -> None:
     assert server.url
     namespace = plane.namespace({MODE_LABEL: "deny"})
@@ -125,6 +120,7 @@ def test_a_quota_without_effect_is_warned_about(plane: ControlPlane, server: Ser
     assert message.startswith("Warning: gpuward [quota-inert-key] ")
     assert "requests.nvidia.com/gpu" in message
     assert get_object(plane, "ResourceQuota", namespace, "gpus")["spec"] == inert["spec"]
+    await_quotas(plane, namespace)
     # The warning is right: a pod with four GPUs passes a quota of one.
     assert create(plane, namespace, pod(container(**gpus(limits=4)))).status == 201
 
@@ -136,7 +132,7 @@ def test_a_quota_with_effect_is_not_warned_about_and_limits_pods(
     namespace = plane.namespace({MODE_LABEL: "deny"})
     counting = quota("requests.nvidia.com/gpu", "1")
     assert apply(plane, namespace, counting).stderr == ""
-    eventually(partial(used_quota, plane, namespace), what="the quota is counted")
+    await_quotas(plane, namespace)
     refused = create(plane, namespace, pod(container(**gpus(requests=4))))
     assert refused.status == 403
     assert "exceeded quota: gpus" in refused.body["message"]
@@ -152,7 +148,7 @@ def test_a_quota_of_half_a_gpu_is_warned_about_and_admits_none(
     assert message.startswith("Warning: gpuward [quota-fraction] ")
     # The API server accepts it: names with the prefix `requests.` are no extended resources to it.
     assert "which the API server refuses" not in message
-    eventually(partial(used_quota, plane, namespace), what="the quota is counted")
+    await_quotas(plane, namespace)
     refused = create(plane, namespace, pod(container(**gpus(limits=1))))
     assert refused.status == 403
     assert "limited: requests.nvidia.com/gpu=500m" in refused.body["message"]

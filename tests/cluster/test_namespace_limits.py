@@ -11,6 +11,7 @@ from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, gpus, pod
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.quotas import await_quotas
 
 CREATED, FORBIDDEN, INVALID = 201, 403, 422
 GPU = "nvidia.com/gpu"
@@ -67,12 +68,7 @@ def test_what_a_quota_refuses(plane: ControlPlane) -> None:
     namespace = plane.namespace()
     hard = {"requests.cpu": "8", "limits.memory": "8Gi", f"requests.{GPU}": "2"}
     assert add(plane, namespace, "ResourceQuota", {"hard": hard}) == CREATED
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas/x"
-
-    def has_usage() -> bool:
-        return "used" in plane.request("GET", path).body.get("status", {})
-
-    eventually(has_usage, what="the quota counts")
+    await_quotas(plane, namespace)
 
     def answer(*, first: dict[str, Any], then: int) -> str:
         init = container("first", resources=first)

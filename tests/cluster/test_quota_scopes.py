@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,7 +16,7 @@ from rules.profile.profile import Profile
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.cases import TODAY, inventory_of
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.quotas import await_quotas
 from tests.testkit.dry_runs import ACCEPTED, minor_version
 
 KEY = "requests.nvidia.com/gpu"
@@ -81,7 +80,7 @@ def test_a_pod_of_the_gap_is_admitted_and_all_are_refused_without_a_gap(
             assert "unsupported scope" in answered.body["message"]
             pytest.skip("this Kubernetes has no scope of volumes")
         assert answered.status == ACCEPTED, answered
-        eventually(partial(is_counted, plane, f"{path}/q{number}"), what="the quota counts")
+    await_quotas(plane, namespace)
     scopes = scopes_of(SPECS[name])
     every = [PodChoices._make(chosen) for chosen in product(*3 * [(False, True)], ("", HIGH, LOW))]
     pods_path = f"/api/v1/namespaces/{namespace}/pods?dryRun=All"
@@ -120,7 +119,7 @@ def test_a_quota_with_scopes_counts_no_claim(plane: ControlPlane, scopes: list[s
     }
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     plane.create(path, quota)
-    eventually(partial(is_counted, plane, f"{path}/none"), what="the quota counts")
+    await_quotas(plane, namespace)
     exactly = {"deviceClassName": "gpu.example.com"}
     claim = {
         "metadata": {"name": "card"},
@@ -131,10 +130,6 @@ def test_a_quota_with_scopes_counts_no_claim(plane: ControlPlane, scopes: list[s
     found = check(quota, default_policy().rule_set(), Context(TODAY)).findings
     inert = {f.path[-1] for f in found if f.rule == "quota-inert-key"}
     assert (is_created, inert) == (bool(scopes), {*keys} if scopes else set())
-
-
-def is_counted(plane: ControlPlane, quota: str) -> bool:
-    return bool(plane.request("GET", quota).body.get("status", {}).get("hard"))
 
 
 def scopes_of(specs: list[dict[str, Any]]) -> list[tuple[QuotaScope, ...]]:

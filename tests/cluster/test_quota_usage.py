@@ -16,7 +16,7 @@ from rules.profile.context import Context
 from tests.testkit.admission.reviews import container, pod
 from tests.testkit.cases import TODAY, inventory_of
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.quotas import await_quotas
 from tests.testkit.dry_runs import DryRuns
 
 CARD, MEMORY = "nvidia.com/gpu", "aliyun.com/gpu-mem"
@@ -73,10 +73,7 @@ def test_the_usage_of_a_pod_is_what_the_quota_counts(plane: ControlPlane) -> Non
     )
     path = f"/api/v1/namespaces/{runs.namespace}/resourcequotas"
     plane.create(path, {**QUOTA, "metadata": {"name": "none"}})
-    eventually(
-        lambda: "used" in plane.request("GET", f"{path}/none").body.get("status", {}),
-        what="the quota counts",
-    )
+    await_quotas(plane, runs.namespace)
     chooser = random.Random(1)  # noqa: S311  # equal pods in every run
     pods = [random_pod(chooser, overhead_class) for _ in range(120)]
     for manifest, answer in zip(pods, runs.submit_all(pods), strict=True):

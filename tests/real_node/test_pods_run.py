@@ -18,6 +18,7 @@ from tests.testkit.container_runtime.node import ALL
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes, eventually
+from tests.testkit.control_plane.quotas import await_quotas
 from tests.testkit.real_node.node import RESOURCE, SHOW_DEVICES, RealNode
 from tests.testkit.real_node.pods import create_pod, devices, waiting_pod
 from webhook.registration import MODE_LABEL, RegistrationOptions
@@ -150,6 +151,7 @@ def test_a_quota_counts_requests_and_no_variables(
     for namespace in namespaces:
         quota = {"metadata": {"name": "one"}, "spec": {"hard": {f"requests.{RESOURCE}": "1"}}}
         real_node.plane.create(f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+        await_quotas(real_node.plane, namespace)
     waiting_pod(real_node, without, "counted", GPU_POD)
     answered = refusal(real_node.plane, without, "second", GPU_POD)
     assert "exceeded quota: one" in answered.body["message"]
