@@ -29,9 +29,9 @@ test: .venv/.dev control-plane
 	@$(BIN)/python -m coverage report --fail-under 98
 
 # pytest's status 5 says that PYTEST selected no test of this part, which is no failure.
-# A test whose wait was too long for a busy machine runs once more, and the summary names it (RERUN).
+# A test that fails runs once more, and the summary names it (RERUN): docs/testing.md says why.
 AT_CONTROL_PLANE = $(BIN)/python -m pytest -q -m 'control_plane and not real_node' \
-	--reruns 1 --only-rerun '^TimeoutError' -raR
+	--reruns 1 -raR
 # What makes pytest leave out all folders of tests/ but one.
 only = $(addprefix --ignore=,$(filter-out tests/$(1)/,$(wildcard tests/*/)))
 
