@@ -17,6 +17,7 @@ from rules.base.json_values import (
 from rules.base.quantity import Quantity, parse
 from rules.base.taints import is_temporary_taint
 from rules.base.text_matching import has_few_typos, has_placeholder, matches, nearest_word
+from rules.base.traits import NODE_CHOOSING_OBJECT
 from rules.objects.kubernetes_objects import KubernetesObject
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
@@ -120,6 +121,26 @@ def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
     """Every label that `subject` gives to nodes, in the order of the manifest."""
     for settings in node_settings(subject):
         yield from settings.labels
+
+
+def chosen_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
+    """Each label, with each value, by which `subject` chooses nodes or the machines of a pool.
+
+    Of requirements, these are the values of the operator `In`.
+    """
+    kind = OBJECT_KINDS[subject.object.group, subject.object.kind]
+    if kind.trait == NODE_CHOOSING_OBJECT:
+        yield from node_labels(subject)
+    for fields in kind.nodes:
+        if not fields.requirements:
+            continue
+        for place, raw in values_at(subject.raw, (*fields.base_path, *fields.requirements, "*")):
+            values, label = raw.get("values"), as_text(raw.get("key"))
+            if raw.get("operator") != "In" or not isinstance(values, list):
+                continue
+            for index, value in enumerate(values):
+                path = (*subject.path, *place, "values", index)
+                yield NodeLabel(path, label, _written(value))
 
 
 def labels_by_node(subject: KubernetesObject) -> list[dict[str, NodeLabel]]:

@@ -38,6 +38,8 @@ class NodeFields(NamedTuple):
     - `label_list`: labels as a list of objects with `key` and `value`.
     - `arguments`: the arguments of the kubelet, a map or a list of objects with `name` and `value`.
     - `cpu_policies`: the CPU policy of the kubelet.
+    - `requirements`: labels that the nodes must have, a list of objects with `key`, `operator` and
+      `values`.
     - `taints`: a list of objects with `effect`, or of texts such as `key=value:NoSchedule`; or a
       map from a key to `value:effect`. Empty where the platform may add taints of its own.
     """
@@ -48,6 +50,7 @@ class NodeFields(NamedTuple):
     arguments: Path = ()
     cpu_policies: tuple[Path, ...] = ()
     taints: Path = ()
+    requirements: Path = ()
 
 
 def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
@@ -57,6 +60,8 @@ def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
         _add_object_types(types, (*fields.base_path, *fields.labels))
         if fields.label_list:
             _add_object_types(types, (*fields.base_path, *fields.label_list, "*"))
+        if fields.requirements:
+            _add_object_types(types, (*fields.base_path, *fields.requirements, "*"))
     return types
 
 
@@ -104,7 +109,12 @@ def _crossplane_fields(field: str) -> NodeFields:
 # Group and kind -> where objects of this kind describe the nodes that they make.
 NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
     ("karpenter.sh", "NodePool"): (
-        NodeFields(_TEMPLATE_SPEC[:2], labels=("metadata", "labels"), taints=("spec", "taints")),
+        NodeFields(
+            _TEMPLATE_SPEC[:2],
+            labels=("metadata", "labels"),
+            taints=("spec", "taints"),
+            requirements=("spec", "requirements"),
+        ),
     ),
     # https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
     ("eksctl.io", "ClusterConfig"): (

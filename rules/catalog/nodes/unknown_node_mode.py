@@ -11,10 +11,16 @@ ResourcePolicies. Finds values that the platform does not know: `cGPU` for `cgpu
 differ from such a label by one letter, such as `ack.node.gpu.scheduler`. The `nodeModes` of a
 profile list the labels and all their values.
 
+Of labels that name models, such as `cloud.google.com/gke-accelerator` and Karpenter's
+`instance-gpu-name`, the rule finds near misses of known values, as
+[unknown-node-label-value](unknown-node-label-value.md) does: in what chooses nodes, and in the
+`requirements` by which a NodePool of Karpenter chooses machines.
+
 Why it matters
 --------------
 Kubernetes compares values letter by letter and accepts every one. The platform does not set up the
-mode of a misspelt value, and pods that select the right value do not find the node.
+mode of a misspelt value, and pods that select the right value do not find the node. Where a flavor
+or a NodePool chooses by a value that no node has, its pods stay Pending.
 
 References
 ----------
@@ -24,7 +30,12 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_CHOOSING_OBJECT, NODE_POOL
-from rules.placement.node_labels import advice_on_unknown_value, misspelt_mode_label, node_labels
+from rules.placement.node_labels import (
+    advice_on_unknown_value,
+    chosen_labels,
+    misspelt_mode_label,
+    node_labels,
+)
 from rules.rule import Action, Context, Finding, Findings, KubernetesObject, define_rule
 
 
@@ -56,6 +67,25 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             message=f"the node label {label.name} is {display(label.value)}, a value that means "
             "nothing to the GPU platform",
             help=advice,
+        )
+    yield from _near_misses(subject)
+
+
+def _near_misses(subject: KubernetesObject) -> Findings:
+    from rules.profile.platforms.label_values import LABELS, near_miss  # noqa: PLC0415  # rarely needed
+
+    reported: set[str] = set()
+    for label in chosen_labels(subject):
+        key = f"{label.key}={label.value}"
+        found = near_miss(label.name, label.value) if label.name in LABELS else None
+        if found is None or found.may_be_of_users or key in reported:
+            continue
+        reported.add(key)
+        yield Finding(
+            path=label.path,
+            key=key,
+            message=f"{label.name} is {display(label.value)}, {found.reason}",
+            help=found.advice,
         )
 
 

@@ -57,7 +57,6 @@ from rules.placement.selected_cards import GKE_PARTITION_SIZE
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 SIZE_PATTERN = r"([0-9])g\.([0-9]{1,3})gb([.+-].*)?"
-MAX_SHOWN_VALUES = 5
 NO_NODE = "a value that no node has"
 
 
@@ -123,29 +122,18 @@ def _memory(size: str) -> int:
 
 
 def _near_misses(pod: Pod) -> Findings:
-    from rules.profile.platforms.label_values import LABELS, meant_values  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.label_values import LABELS, near_miss  # noqa: PLC0415  # rarely needed
 
     reported: set[tuple[str, str]] = set()
     for path, label, value in selected_values(pod, LABELS):
-        values = LABELS[label]
-        if (label, value) in reported or (values.others == "users" and not pod_requests_gpu(pod)):
+        if (label, value) in reported:
             continue
         reported.add((label, value))
-        meant = meant_values(values, value)
-        if not meant:
+        found = near_miss(label, value)
+        if found is None or (found.may_be_of_users and not pod_requests_gpu(pod)):
             continue
-        right = " or ".join(meant[:MAX_SHOWN_VALUES])
-        if len(meant) > MAX_SHOWN_VALUES:
-            right += " or a like one"
-        if values.others == "users":
-            reason = f"and {values.setter} writes {right}"
-            advice = f"write {right}, unless nodes of yours have this value"
-            finding = _finding(path, label, value, reason, advice)
-            yield finding._replace(action=Action.WARN)
-            continue
-        is_longer = values.others == "models" and len(value) < min(map(len, meant))
-        name = f"and {values.setter}'s name for this {values.device} is longer"
-        yield _finding(path, label, value, name if is_longer else NO_NODE, f"write {right}")
+        finding = _finding(path, label, value, found.reason, found.advice)
+        yield finding._replace(action=Action.WARN) if found.may_be_of_users else finding
 
 
 RULE = define_rule(check, action=Action.WARN, since="0.1", needs=(NODE_SELECTION,))

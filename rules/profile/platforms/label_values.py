@@ -11,6 +11,8 @@ from rules.profile.platforms.records import SourcePage
 
 MAX_VALUE_CHARACTERS = 63
 """The API server accepts no longer value of a label."""
+NO_NODE = "a value that no node has"
+_MAX_SHOWN_VALUES = 5
 
 
 class LabelValues(NamedTuple):
@@ -142,6 +144,34 @@ LABELS: Mapping[str, LabelValues] = MappingProxyType(
 )
 _WORD_PATTERN = "[a-z0-9]+"
 _MEMORY_PATTERN = "[0-9]+gb"
+
+
+class NearMiss(NamedTuple):
+    """A value that is near known ones: the reason why it is wrong, and what to write.
+
+    `may_be_of_users`: nodes of users may have the value.
+    """
+
+    reason: str
+    advice: str
+    may_be_of_users: bool = False
+
+
+def near_miss(label: str, value: str) -> NearMiss | None:
+    """Return how `value` of one of LABELS is near a known one; None if it is not, or is known."""
+    values = LABELS[label]
+    meant = meant_values(values, value)
+    if not meant:
+        return None
+    right = " or ".join(meant[:_MAX_SHOWN_VALUES])
+    if len(meant) > _MAX_SHOWN_VALUES:
+        right += " or a like one"
+    if values.others == "users":
+        advice = f"write {right}, unless nodes of yours have this value"
+        return NearMiss(f"and {values.setter} writes {right}", advice, may_be_of_users=True)
+    is_longer = values.others == "models" and len(value) < min(map(len, meant))
+    name = f"and {values.setter}'s name for this {values.device} is longer"
+    return NearMiss(name if is_longer else NO_NODE, f"write {right}")
 
 
 def meant_values(values: LabelValues, value: str) -> tuple[str, ...]:
