@@ -42,7 +42,6 @@ from tests.testkit.console.server import HOSTS, demo_objects, demo_state, live_s
 GPU = "nvidia.com/gpu"
 JSON = {"Accept": "application/json"}
 NOW = datetime.datetime.now(tz=datetime.UTC)
-TODAY = NOW.date()
 PAGES = (
     "/",
     "/?model=NVIDIA-L40S&state=stranded",
@@ -97,6 +96,13 @@ def client_of(state: ClusterState) -> TestClient[Any, Any]:
 @pytest.fixture(scope="module")
 def state() -> ClusterState:
     return demo_state(NOW)
+
+
+@pytest.fixture
+def state_of_today() -> tuple[ClusterState, datetime.datetime]:
+    """The state of the demo, and when it was made: pages with days are asked for at once."""
+    now = datetime.datetime.now(tz=datetime.UTC)
+    return demo_state(now), now
 
 
 async def text_of(state: ClusterState, path: str, **options: Any) -> str:
@@ -665,21 +671,26 @@ async def test_a_rule_has_an_example_with_its_fix(state: ClusterState) -> None:
     assert "With the policy" in Outline(await text_of(state, "/rules/gpu-namespace")).text
 
 
-async def test_findings_are_shown_by_day_where_audits_have_kept_them(state: ClusterState) -> None:
+async def test_findings_are_shown_by_day_where_audits_have_kept_them(
+    state_of_today: tuple[ClusterState, datetime.datetime],
+) -> None:
+    state, now = state_of_today
+    today = now.date()
     page = Outline(await text_of(state, "/findings")).text
-    first = TODAY - datetime.timedelta(days=29)
-    assert f"errors: 11 on {first}, 3 on {TODAY}" in page
+    first = today - datetime.timedelta(days=29)
+    assert f"errors: 11 on {first}, 3 on {today}" in page
     days = json.loads(await text_of(state, "/findings", headers=JSON))["trend"]
-    assert days[-1] == {"date": str(TODAY), "errors": 3, "warnings": 5}
+    assert days[-1] == {"date": str(today), "errors": 3, "warnings": 5}
     # The days are those of the whole cluster, whatever else is chosen.
     assert str(first) not in await text_of(state, "/findings?namespace=vision")
     assert "No audit has been kept yet" in await text_of(live_state([]), "/findings")
 
 
 async def test_the_days_are_shown_if_one_of_both_kinds_of_reports_can_be_read(
-    state: ClusterState, monkeypatch: pytest.MonkeyPatch
+    state_of_today: tuple[ClusterState, datetime.datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    report = next(raw for raw in demo_objects() if raw["metadata"]["name"] == "gpuward-trend")
+    state, now = state_of_today
+    report = next(raw for raw in demo_objects(now) if raw["metadata"]["name"] == "gpuward-trend")
     readable = {"clusterreports": report}
 
     def get(_store: ObjectStore, resource: Resource, _namespace: str, _name: str) -> Any:
@@ -688,7 +699,7 @@ async def test_the_days_are_shown_if_one_of_both_kinds_of_reports_can_be_read(
         raise SourceError(f"cannot get {resource.name}")
 
     monkeypatch.setattr(ObjectStore, "get", get)
-    first = TODAY - datetime.timedelta(days=29)
+    first = now.date() - datetime.timedelta(days=29)
     assert f"errors: 11 on {first}" in await text_of(state, "/findings")
     readable.clear()
     page = await text_of(demo_state(), "/findings")
@@ -1138,12 +1149,15 @@ async def test_decisions_are_filtered_by_what_they_are_about(state: ClusterState
     assert "6 decisions hidden by the filter" in page
 
 
-async def test_the_state_of_the_webhook_is_on_the_page(state: ClusterState) -> None:
+async def test_the_state_of_the_webhook_is_on_the_page(
+    state_of_today: tuple[ClusterState, datetime.datetime],
+) -> None:
+    state, now = state_of_today
     page = Outline(await text_of(state, "/decisions")).text
     assert "pods are admitted without evaluation (failurePolicy Ignore)" in page
     assert "ae2dd0693b6b" in page
     # The day on which the certificate of demo.log ends depends on the time of the day.
-    assert f"until {moved('2027-02-14T06:00:00Z', NOW)[:10]}" in page
+    assert f"until {moved('2027-02-14T06:00:00Z', now)[:10]}" in page
     assert "50 days left" in page  # of the exception
     assert not re.search("ends soon|No webhook", page)
     modes = json.loads(await text_of(state, "/decisions", headers=JSON))["modes"]
