@@ -20,6 +20,7 @@ from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_v
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.rights import await_rights
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -133,6 +134,7 @@ def test_an_account_that_may_only_look_changes_nothing(
     plane.kubectl("create", "clusterrole", name, "--verb=get,list", "--resource=*.*")
     account = f"--serviceaccount={clean}:default"
     plane.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
+    await_rights(plane)
     kubeconfig = plane.kubeconfig_for(plane.token("default", clean))
     try:
         assert run(clean, "--set", "deny", kubeconfig=kubeconfig)[0] == 0

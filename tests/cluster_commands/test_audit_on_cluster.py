@@ -22,6 +22,7 @@ from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import TIMEOUT, eventually, free_port
+from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.paths import DOCS
 
 BYPASS = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
@@ -82,6 +83,7 @@ def test_what_runs_is_evaluated_as_what_it_is(
     plane.kubectl(*make, "role", "auditor", "--verb=list", "--resource=pods")
     account = f"--serviceaccount={namespace}:default"
     plane.kubectl(*make, "rolebinding", "auditor", "--role=auditor", account)
+    await_rights(plane)
     kubeconfig = plane.kubeconfig_for(plane.token("default", namespace))
     assert main(["--kubeconfig", str(kubeconfig), *options]) == 3
     report = json.loads(capsys.readouterr().out)
@@ -422,6 +424,7 @@ def test_the_account_of_the_chart_may_audit_and_nothing_else(
     ]
     manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
     cluster.kubectl("apply", "-f", "-", input=manifests)
+    await_rights(cluster)
     pods = f"/api/v1/namespaces/{namespace}/pods"
     cluster.create(pods, {"metadata": {"name": "a"}, "spec": pod_spec(env=BYPASS)})
     token = cluster.token("gpuward-audit", namespace)

@@ -14,6 +14,7 @@ import pytest
 from cluster.gpus.cli import main
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.rights import await_rights
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 DRIVER, PART = "gpu.nvidia.com", "mig.nvidia.com"
@@ -309,6 +310,7 @@ def test_rights_for_one_namespace_are_enough_to_see_who_has_gpus(
     plane.kubectl("create", "role", "see-pods", "--verb=list", "--resource=pods", *where)
     account = f"--serviceaccount={pods.namespace}:default"
     plane.kubectl("create", "rolebinding", "see-pods", "--role=see-pods", account, *where)
+    await_rights(plane)
     kubeconfig = str(plane.kubeconfig_for(plane.token("default", pods.namespace)))
     assert main(["--kubeconfig", kubeconfig, *where]) == 3
     captured = capsys.readouterr()

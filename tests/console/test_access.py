@@ -44,6 +44,7 @@ from tests.testkit.console.server import live_state
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.objects import gpu_node, service_account
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.paths import ROOT
 
 JSON = {"Accept": "application/json"}
@@ -147,6 +148,7 @@ def world(api_server: Cluster) -> Iterator[World]:
     bind(plane, "member", "view", accounts["member"], home)
     group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "team-a"}
     bind(plane, "team", "view", group, home)
+    await_rights(plane)
     create_pods(plane, home, "own")
     create_pods(plane, other, "hidden")
     kubeconfig = plane.kubeconfig_for(plane.token("console", home))
