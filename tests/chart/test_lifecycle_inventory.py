@@ -75,8 +75,9 @@ def test_a_pod_is_refused_for_what_its_config_map_says(installed: Installation) 
         response = create(plane, namespace, POD, dry_run=True)
         return response.status, response.body.get("message", "")
 
-    eventually(lambda: answer()[0] == 403, what="the webhook knows the ConfigMap")
-    assert 'ConfigMap "settings", which sets NVIDIA_VISIBLE_DEVICES="all"' in answer()[1]
+    words = 'ConfigMap "settings", which sets NVIDIA_VISIBLE_DEVICES="all"'
+    eventually(lambda: words in answer()[1], what="the webhook knows the ConfigMap")
+    assert answer()[0] == 403
     plane.request("DELETE", f"{path}/settings")
     eventually(lambda: answer()[0] == 201, what="the webhook knows that it is gone")
 
@@ -93,8 +94,8 @@ def test_a_pod_for_which_no_node_fits_is_warned_about(installed: Installation) -
     def warnings() -> str:
         return str(create(plane, namespace, pod, dry_run=True).warnings)
 
-    eventually(lambda: "no-fitting-node" in warnings(), what="the webhook knows the nodes")
-    assert "no node has the label" in warnings()
+    words = "no node has the label"
+    eventually(lambda: words in (said := warnings()) and "no-fitting-node" in said, what=words)
 
 
 def test_a_privileged_pod_that_names_a_gpu_node_is_refused(installed: Installation) -> None:

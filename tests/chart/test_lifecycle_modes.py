@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,7 @@ SOCKET = {
     ],
     "volumes": [{"name": "socket", "hostPath": {"path": "/run/containerd"}}],
 }
+_TEAMS = itertools.count()
 Modes = Callable[..., tuple[int, Any, str]]
 
 
@@ -72,7 +74,7 @@ def label(plane: ControlPlane, namespace: str) -> str | None:
 def namespaces(installed: Installation) -> tuple[str, str]:
     """Two namespaces of a team; in the second is a pod that the cluster's policy refuses."""
     plane = installed.plane
-    team = {"team": f"t{len(plane.request('GET', '/api/v1/namespaces').body['items'])}"}
+    team = {"team": f"t{next(_TEAMS)}"}
     clean, hit = plane.namespace(team), plane.namespace(team)
     path = f"/api/v1/namespaces/{hit}/pods"
     plane.create(path, {"metadata": {"name": "builder"}, "spec": SOCKET})
@@ -200,6 +202,10 @@ def test_what_was_created_in_an_outage_is_found(
     installed.plane.kubectl(
         *("scale", "deployment/gpuward", "--replicas=0", "-n", installed.namespace)
     )
+    path = f"/api/v1/namespaces/{installed.namespace}/pods"
+    webhook = "labelSelector=app.kubernetes.io/component%3Dwebhook"
+    pods = f"{path}?{webhook}"
+    eventually(lambda: not plane.request("GET", pods).body["items"], what="all replicas are gone")
     eventually(
         lambda: create(plane, namespace, BAD_POD, dry_run=True).status == 201,
         what="nobody answers as gpuward",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,7 +42,7 @@ from tests.testkit.cluster_commands.gpu_objects import pod as gpu_pod
 from tests.testkit.console.server import live_state
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.objects import gpu_node, service_account
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import eventually, free_port
 from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.paths import ROOT
 
@@ -471,9 +470,7 @@ async def test_it_is_said_where_not_all_namespaces_are_asked_about() -> None:
 
 
 def test_the_program_asks_for_a_token_on_every_address(world: World) -> None:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        port = made.getsockname()[1]
+    port = free_port()
     options = ["--kubeconfig", str(world.kubeconfig), "--port", str(port), "--isolated"]
     options += ["--authenticate", "--listen", "*"]
     command = [sys.executable, "-m", "gpuward", "console", *options]
