@@ -337,7 +337,8 @@ def test_a_workload_with_errors_gets_one_event_that_counts_the_audits(
     def has_new_pod() -> bool:
         """Then its ReplicaSet is there, too, by which an audit knows the owner."""
         status = plane.request("GET", f"{path}/web").body["status"]
-        return status["observedGeneration"] == generation and status.get("updatedReplicas", 0) > 0
+        is_seen: bool = status["observedGeneration"] == generation
+        return is_seen and status.get("updatedReplicas", 0) > 0
 
     eventually(has_new_pod, what="the Deployment has a pod with the change")
     assert len(audited()) == 2
