@@ -36,7 +36,9 @@ def define_kinds(cluster: Cluster, files: Iterable[Path]) -> None:
     """Create the CustomResourceDefinitions in files, and wait until their kinds are served."""
     given = [f"--filename={file}" for file in files]
     cluster.kubectl("apply", "--server-side", *given)
-    cluster.kubectl("wait", "--for=condition=Established", TIMEOUT, *given)
+    # kubectl refuses to wait for an object that has no conditions yet.
+    wait = ("wait", "--for=condition=Established", TIMEOUT)
+    eventually(lambda: cluster.kubectl(*wait, *given), what="the definitions are established")
     names = cluster.kubectl("get", *given, "--output=jsonpath={.items[*].metadata.name}").stdout
     for name in names.split():
         # An API server may say that a definition is established before it answers by it.

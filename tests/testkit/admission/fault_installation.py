@@ -28,7 +28,7 @@ from webhook.registration import RegistrationOptions
 PORT = 8443
 # Seconds that the API server waits for a response, long enough for a busy machine: only the
 # injected fault may make a request fail.
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 30
 SERVICE = "gpuward"
 _KINDS = {
     "mutating": "MutatingWebhookConfiguration",
