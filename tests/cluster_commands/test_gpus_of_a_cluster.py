@@ -68,7 +68,7 @@ class Pods:
         return eventually(found, what="the scheduler has tried every pod")
 
     def placed(self, least: int = 0) -> int:
-        """How many pods have a node, once the scheduler has tried all, and `least` have one.
+        """The number of pods with a node, once the scheduler has tried all, and `least` have one.
 
         It tries a pod again when it hears of a node, a device or a claim later than of the pod.
         """
