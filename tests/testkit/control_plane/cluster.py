@@ -81,7 +81,8 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120 * PATIENCE,
+            # Longer than TIMEOUT, which holds for each hook of helm and then for the rest.
+            timeout=400 * PATIENCE,
         )
 
     def request(
