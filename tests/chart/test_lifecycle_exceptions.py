@@ -279,9 +279,10 @@ class User:
 def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespace: str) -> None:
     approver_role = {"apiGroups": ["gpuward.io"], "resources": ["gpuexceptions"]}
     rule = {**approver_role, "verbs": ["approve", "get", "patch"]}
-    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": "approver"}, "rules": [rule]})
+    role = f"approver-{namespace}"
+    plane.create(f"{RBAC}/clusterroles", {"metadata": {"name": role}, "rules": [rule]})
     viewer, owner = User(plane, namespace, "view"), User(plane, namespace, "edit")
-    approver = User(plane, namespace, "approver")
+    approver = User(plane, namespace, role)
     objects, made = path_of(namespace), path_of(namespace, "x")
     (approval,) = gpu_exception(approved=True)["metadata"]["labels"].values()
     approve = {"metadata": approval_by(approver.name, approval)}
@@ -316,7 +317,7 @@ def test_to_ask_is_one_right_and_to_approve_another(plane: ControlPlane, namespa
     for body, status in ((note, 200), (claim, 403), (later, 403), (withdraw, 200)):
         assert owner.request("PATCH", made, body) == status, body
     assert owner.request("DELETE", made) == 200
-    plane.request("DELETE", f"{RBAC}/clusterroles/approver")
+    plane.request("DELETE", f"{RBAC}/clusterroles/{role}")
 
 
 def test_the_controller_may_do_what_it_needs_and_no_more(installed: Installation) -> None:

@@ -103,7 +103,8 @@ def test_a_privileged_pod_that_names_a_gpu_node_is_refused(installed: Installati
     plane = installed.plane
     namespace = plane.namespace()
     mark = {"nvidia.com/gpu.present": "true"}
-    for name, labels in (("with-gpus", mark), ("without-gpus", {})):
+    with_gpus, without_gpus = f"with-gpus-{namespace}", f"without-gpus-{namespace}"
+    for name, labels in ((with_gpus, mark), (without_gpus, {})):
         hostname = {"kubernetes.io/hostname": name}
         node = {"metadata": {"name": name, "labels": {**labels, **hostname}}}
         plane.create("/api/v1/nodes", node)
@@ -124,16 +125,16 @@ def test_a_privileged_pod_that_names_a_gpu_node_is_refused(installed: Installati
         wanted = {"requiredDuringSchedulingIgnoredDuringExecution": required}
         return {"affinity": {"nodeAffinity": wanted}}
 
-    eventually(lambda: answer(**by_label("with-gpus"))[0] == 403, what="the webhook knows the node")
+    eventually(lambda: answer(**by_label(with_gpus))[0] == 403, what="the webhook knows the node")
     assert (
-        'for the node "with-gpus", which has "nvidia.com/gpu.present"'
-        in answer(**by_label("with-gpus"))[1]
+        f'for the node "{with_gpus}", which has "nvidia.com/gpu.present"'
+        in answer(**by_label(with_gpus))[1]
     )
-    assert answer(**by_field("with-gpus"))[0] == 403
-    assert answer(nodeName="with-gpus")[0] == 403
-    for allowed in (by_label("without-gpus"), by_field("without-gpus")):
+    assert answer(**by_field(with_gpus))[0] == 403
+    assert answer(nodeName=with_gpus)[0] == 403
+    for allowed in (by_label(without_gpus), by_field(without_gpus)):
         assert answer(**allowed)[0] == 201
-    assert answer(nodeName="without-gpus")[0] == 201
+    assert answer(nodeName=without_gpus)[0] == 201
     assert answer()[0] == 201
 
 

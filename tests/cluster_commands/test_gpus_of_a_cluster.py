@@ -123,7 +123,7 @@ def _is_decided(pod: Any) -> bool:
 
 
 @pytest.fixture
-def pods(plane: ControlPlane) -> Iterator[Pods]:
+def nodes(plane: ControlPlane) -> Iterator[None]:
     for name, (cpu, devices) in NODES.items():
         node = gpu_node(name, GPU, 0, ONLY_HERE, taint=False)
         node["spec"]["taints"] = [TAINT]
@@ -131,6 +131,13 @@ def pods(plane: ControlPlane) -> Iterator[Pods]:
         for field in ("capacity", "allocatable"):
             node["status"][field] |= amounts
         plane.create("/api/v1/nodes", node)
+    yield
+    for name in NODES:
+        plane.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+@pytest.fixture
+def pods(plane: ControlPlane, nodes: None) -> Iterator[Pods]:  # noqa: ARG001  # they are there
     # Until the scheduler knows that the nodes are ready.
     probes = Pods(plane)
     for name in NODES:
@@ -139,8 +146,6 @@ def pods(plane: ControlPlane) -> Iterator[Pods]:
     plane.kubectl("delete", "pods", "--all", "-n", probes.namespace)
     created = Pods(plane)
     yield created
-    for name in NODES:
-        plane.request("DELETE", f"/api/v1/nodes/{name}")
     plane.kubectl("delete", "pods", "--all", "-n", created.namespace)
 
 

@@ -324,8 +324,8 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
     assert (found[0]["apiVersion"], found[0]["kind"]) == ("v1", "Pod")
     # What the account must not see, and what this API server does not know
     account = "/api/v1/namespaces/default/serviceaccounts"
-    api_server.create(account, {"metadata": {"name": "blind"}})
-    kubeconfig = api_server.kubeconfig_for(api_server.token("blind", "default"))
+    api_server.create(account, {"metadata": {"name": f"blind-{namespaces[0]}"}})
+    kubeconfig = api_server.kubeconfig_for(api_server.token(f"blind-{namespaces[0]}", "default"))
     blind = open_source(parse("--kubeconfig", str(kubeconfig)))
     with pytest.raises(MissingRightError, match=r"it needs the right to list nodes$"):
         list(blind.list(NODES))
