@@ -16,7 +16,7 @@ import pytest
 from tests.testkit.chart.rendering import CI_VALUES, Manifest, of_kind, pod_specs, render
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import TIMEOUT
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 every_values = pytest.mark.parametrize("values", CI_VALUES.values(), ids=list(CI_VALUES))
 RESTRICTED = "pod-security.kubernetes.io/enforce"
@@ -37,7 +37,9 @@ def submit(plane: ControlPlane, chart_tools: Programs) -> Submit:
     """Returns a function that renders the chart and returns its objects as dry-run results."""
     for path in chart_tools.crds:
         plane.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={path}")
-    plane.kubectl("wait", "crd", "--all", "--for=condition=Established", TIMEOUT)
+    # kubectl refuses to wait for an object that has no conditions yet.
+    wait = ("wait", "crd", "--all", "--for=condition=Established", TIMEOUT)
+    eventually(lambda: plane.kubectl(*wait), what="the kinds are served")
 
     def submit_objects(*values: Path | str, **options: Any) -> list[Manifest]:
         namespace = plane.namespace()

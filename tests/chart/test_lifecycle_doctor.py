@@ -28,6 +28,7 @@ from tests.testkit.control_plane.processes import eventually
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+OK = 200
 VALIDATING = f"{ADMISSION}/validatingwebhookconfigurations/gpuward"
 MASQUERADED = "127.0.0.77"
 NOT_SENT = ("wrong", "not sent to gpuward, and should be sent in mode deny")
@@ -76,9 +77,13 @@ def selecting_nothing(plane: ControlPlane) -> Iterator[None]:
 
 
 def replace(plane: ControlPlane, configuration: Any) -> None:
-    version = plane.request("GET", VALIDATING).body["metadata"]["resourceVersion"]
-    configuration["metadata"]["resourceVersion"] = version
-    assert plane.request("PUT", VALIDATING, configuration).status == 200
+    def is_replaced() -> bool:
+        """The certificate controller may change it in between."""
+        version = plane.request("GET", VALIDATING).body["metadata"]["resourceVersion"]
+        configuration["metadata"]["resourceVersion"] = version
+        return plane.request("PUT", VALIDATING, configuration).status == OK
+
+    eventually(is_replaced, what="the configuration is replaced")
 
 
 def admitted(plane: ControlPlane, namespace: str) -> bool:

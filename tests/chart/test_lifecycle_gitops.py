@@ -67,8 +67,14 @@ def test_what_is_applied_is_what_is_there(
         lambda: enforcement_in(installation.plane, namespace) == "enforced",
         what="the webhook enforces",
     )
-    done = _run(installation, *DIFF, objects=objects)
-    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+
+    def no_difference() -> bool:
+        """Until all components run, the status of an object may change while it is compared."""
+        done = _run(installation, *DIFF, objects=objects)
+        assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+        return True
+
+    eventually(no_difference, what="no difference remains")
     # A change would increase it.
     generation = "{.items[*].metadata.generation}"
     policies = ("get", "networkpolicies", "-n", installation.namespace, "-o")

@@ -99,9 +99,9 @@ def wait_for(first_line: FirstLine, pattern: str, *options: str) -> None:
         return re.match(pattern, seen[0]) is not None
 
     try:
-        eventually(is_seen, what=pattern)
-    except Exception as error:
-        raise AssertionError(f"{pattern!r} does not match {seen[0]!r}") from error
+        eventually(is_seen, seconds=120, what=pattern)
+    except TimeoutError as error:
+        raise TimeoutError(f"{pattern!r} does not match {seen[0]!r}") from error
 
 
 def path_of(kind: ConfigurationKind) -> str:
@@ -139,10 +139,15 @@ def changed(plane: ControlPlane, path: str, change: Callable[[Any], None]) -> It
 
 
 def replace(plane: ControlPlane, path: str, manifest: Any) -> None:
-    version = plane.request("GET", path).body["metadata"]["resourceVersion"]
-    manifest["metadata"]["resourceVersion"] = version
-    answer = plane.request("PUT", path, manifest)
-    assert answer.status == 200, answer
+    def is_replaced() -> bool:
+        """A controller may change it in between."""
+        version = plane.request("GET", path).body["metadata"]["resourceVersion"]
+        manifest["metadata"]["resourceVersion"] = version
+        answer = plane.request("PUT", path, manifest)
+        assert answer.status == 200, answer
+        return True
+
+    eventually(is_replaced, what=f"{path} is replaced")
 
 
 @contextmanager

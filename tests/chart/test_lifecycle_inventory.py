@@ -75,8 +75,9 @@ def test_a_pod_is_refused_for_what_its_config_map_says(installed: Installation) 
         response = create(plane, namespace, POD, dry_run=True)
         return response.status, response.body.get("message", "")
 
-    eventually(lambda: answer()[0] == 403, what="the webhook knows the ConfigMap")
-    assert 'ConfigMap "settings", which sets NVIDIA_VISIBLE_DEVICES="all"' in answer()[1]
+    words = 'ConfigMap "settings", which sets NVIDIA_VISIBLE_DEVICES="all"'
+    eventually(lambda: words in answer()[1], what="the webhook knows the ConfigMap")
+    assert answer()[0] == 403
     plane.request("DELETE", f"{path}/settings")
     eventually(lambda: answer()[0] == 201, what="the webhook knows that it is gone")
 
@@ -93,8 +94,8 @@ def test_a_pod_for_which_no_node_fits_is_warned_about(installed: Installation) -
     def warnings() -> str:
         return str(create(plane, namespace, pod, dry_run=True).warnings)
 
-    eventually(lambda: "no-fitting-node" in warnings(), what="the webhook knows the nodes")
-    assert "no node has the label" in warnings()
+    words = "no node has the label"
+    eventually(lambda: words in (said := warnings()) and "no-fitting-node" in said, what=words)
 
 
 def test_a_privileged_pod_that_names_a_gpu_node_is_refused(installed: Installation) -> None:
@@ -102,7 +103,8 @@ def test_a_privileged_pod_that_names_a_gpu_node_is_refused(installed: Installati
     plane = installed.plane
     namespace = plane.namespace()
     mark = {"nvidia.com/gpu.present": "true"}
-    for name, labels in (("with-gpus", mark), ("without-gpus", {})):
+    with_gpus, without_gpus = f"with-gpus-{namespace}", f"without-gpus-{namespace}"
+    for name, labels in ((with_gpus, mark), (without_gpus, {})):
         hostname = {"kubernetes.io/hostname": name}
         node = {"metadata": {"name": name, "labels": {**labels, **hostname}}}
         plane.create("/api/v1/nodes", node)
@@ -123,16 +125,16 @@ def test_a_privileged_pod_that_names_a_gpu_node_is_refused(installed: Installati
         wanted = {"requiredDuringSchedulingIgnoredDuringExecution": required}
         return {"affinity": {"nodeAffinity": wanted}}
 
-    eventually(lambda: answer(**by_label("with-gpus"))[0] == 403, what="the webhook knows the node")
+    eventually(lambda: answer(**by_label(with_gpus))[0] == 403, what="the webhook knows the node")
     assert (
-        'for the node "with-gpus", which has "nvidia.com/gpu.present"'
-        in answer(**by_label("with-gpus"))[1]
+        f'for the node "{with_gpus}", which has "nvidia.com/gpu.present"'
+        in answer(**by_label(with_gpus))[1]
     )
-    assert answer(**by_field("with-gpus"))[0] == 403
-    assert answer(nodeName="with-gpus")[0] == 403
-    for allowed in (by_label("without-gpus"), by_field("without-gpus")):
+    assert answer(**by_field(with_gpus))[0] == 403
+    assert answer(nodeName=with_gpus)[0] == 403
+    for allowed in (by_label(without_gpus), by_field(without_gpus)):
         assert answer(**allowed)[0] == 201
-    assert answer(nodeName="without-gpus")[0] == 201
+    assert answer(nodeName=without_gpus)[0] == 201
     assert answer()[0] == 201
 
 

@@ -63,7 +63,7 @@ def blank(installation: Installation, name: str) -> None:
 def answer(endpoint: str, path: str) -> str:
     """The body of the answer of a pod; empty while it does not answer."""
     host, _, port = endpoint.rpartition(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=5)
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
     try:
         connection.request("GET", path)
         return connection.getresponse().read().decode()

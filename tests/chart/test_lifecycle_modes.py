@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,7 @@ from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_v
 from tests.testkit.chart.kubelet import Kubelet
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.rights import await_rights
 
 pytest_plugins = ["tests.testkit.chart.fixtures"]
 
@@ -37,6 +39,7 @@ SOCKET = {
     ],
     "volumes": [{"name": "socket", "hostPath": {"path": "/run/containerd"}}],
 }
+_TEAMS = itertools.count()
 Modes = Callable[..., tuple[int, Any, str]]
 
 
@@ -71,7 +74,7 @@ def label(plane: ControlPlane, namespace: str) -> str | None:
 def namespaces(installed: Installation) -> tuple[str, str]:
     """Two namespaces of a team; in the second is a pod that the cluster's policy refuses."""
     plane = installed.plane
-    team = {"team": f"t{len(plane.request('GET', '/api/v1/namespaces').body['items'])}"}
+    team = {"team": f"t{next(_TEAMS)}"}
     clean, hit = plane.namespace(team), plane.namespace(team)
     path = f"/api/v1/namespaces/{hit}/pods"
     plane.create(path, {"metadata": {"name": "builder"}, "spec": SOCKET})
@@ -133,6 +136,7 @@ def test_an_account_that_may_only_look_changes_nothing(
     plane.kubectl("create", "clusterrole", name, "--verb=get,list", "--resource=*.*")
     account = f"--serviceaccount={clean}:default"
     plane.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", account)
+    await_rights(plane)
     kubeconfig = plane.kubeconfig_for(plane.token("default", clean))
     try:
         assert run(clean, "--set", "deny", kubeconfig=kubeconfig)[0] == 0
@@ -198,6 +202,10 @@ def test_what_was_created_in_an_outage_is_found(
     installed.plane.kubectl(
         *("scale", "deployment/gpuward", "--replicas=0", "-n", installed.namespace)
     )
+    path = f"/api/v1/namespaces/{installed.namespace}/pods"
+    webhook = "labelSelector=app.kubernetes.io/component%3Dwebhook"
+    pods = f"{path}?{webhook}"
+    eventually(lambda: not plane.request("GET", pods).body["items"], what="all replicas are gone")
     eventually(
         lambda: create(plane, namespace, BAD_POD, dry_run=True).status == 201,
         what="nobody answers as gpuward",

@@ -11,6 +11,7 @@ from tests.testkit.admission.registered_webhook import create
 from tests.testkit.admission.reviews import container, deployment, pod, variable
 from tests.testkit.chart.installation import SLOW_MACHINE, Installation, merge_values
 from tests.testkit.chart.kubelet import Kubelet
+from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
@@ -57,8 +58,14 @@ def test_under_fail_only_gpu_pods_are_refused_until_the_servers_are_back(
     serving.upgrade(FAIL)
     plane, namespace = serving.plane, serving.plane.namespace()
     kill_all_servers(serving, namespace)
-    refused = create(plane, namespace, GPU_POD, dry_run=True)
-    assert refused.status == 500
+
+    def failing() -> Response | None:
+        """The API server goes by the new failurePolicy a little later than helm writes it."""
+        answer = create(plane, namespace, GPU_POD, dry_run=True)
+        return answer if answer.status == 500 else None
+
+    refused = eventually(failing, what="the failurePolicy Fail acts")
+    assert refused is not None
     assert 'failed calling webhook "pods.deny.gpuward.io"' in refused.body["message"]
     # Pods that the matchConditions exclude, and workloads whose webhook only warns.
     assert create(plane, namespace, pod(container()), dry_run=True).status == 201

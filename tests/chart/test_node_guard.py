@@ -12,6 +12,7 @@ from tests.testkit.chart.rendering import HELMS, Manifest, of_kind, render, rend
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.paths import ROOT
 
 KINDS = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
@@ -76,6 +77,7 @@ def guarded(plane: ControlPlane) -> Iterator[ControlPlane]:
         assert plane.request("POST", NODES, node).status == 201
     rights = plane.request("POST", BINDINGS, BINDING)
     assert rights.status == 201
+    await_rights(plane)
     made = {"apiVersion": "v1", "kind": "List", "items": guard_objects(VALUES)}
     options = ("--server-side", "--validate=strict", "--filename=-")
     plane.kubectl("apply", *options, input=json.dumps(made))
@@ -150,6 +152,7 @@ def test_labels_do_not_change_with_the_status_either(guarded: ControlPlane) -> N
     removed = {"metadata": {"labels": {MODE: None}}}
     node = guarded.request("GET", f"{NODES}/guarded").body
     node["metadata"]["labels"] = {}
+    del node["metadata"]["resourceVersion"]  # controllers change the node, too
     tenant = {"Impersonate-User": TENANT, "Impersonate-Group": "system:masters"}
     refused = [
         patch(guarded, "/status", changed, TENANT),

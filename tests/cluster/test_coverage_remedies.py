@@ -15,6 +15,7 @@ from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes
 from tests.testkit.control_plane.quotas import await_quotas
+from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.coverage import annotation_attempts
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.end_to_end.steps import api_path, get_object, namespace_with_policy, patch
@@ -134,6 +135,7 @@ def test_the_roles_edit_and_admin_do_not_allow_the_bypasses(plane: ControlPlane,
     namespace = plane.namespace()
     subject = f"--serviceaccount={namespace}:default"
     plane.kubectl("create", "rolebinding", role, f"--clusterrole={role}", subject, "-n", namespace)
+    await_rights(plane)
     user = f"system:serviceaccount:{namespace}:default"
     can_i = ["auth", "can-i", "--as", user, "-n", namespace]
     allowed = plane.kubectl(*can_i, "create", "pods", check=False).stdout

@@ -47,7 +47,7 @@ def test_a_pod_that_would_stay_pending_is_scheduled_and_runs(
 
     def is_unschedulable() -> bool:
         status = get_object(plane, "Pod", other_namespace, "trainer")["status"]
-        return any(c["reason"] == "Unschedulable" for c in status.get("conditions", []))
+        return any(c.get("reason") == "Unschedulable" for c in status.get("conditions", []))
 
     eventually(is_unschedulable, what="nothing tolerates the taint without gpuward")
     [made] = wait_until_running(plane, enforced_namespace)

@@ -120,20 +120,20 @@ def test_the_pods_of_a_cron_job_are_fixed_and_run(
 ) -> None:
     spec = {**pod(GPU_CONTAINER)["spec"], "restartPolicy": "Never"}
     job = {"spec": {"template": {"spec": spec}}}
-    nightly = {
+    monthly = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
-        "metadata": {"name": "nightly"},
-        "spec": {"schedule": "0 * * * *", "jobTemplate": job},
+        "metadata": {"name": "monthly"},
+        "spec": {"schedule": "0 0 1 * *", "jobTemplate": job},
     }
-    assert create(plane, enforced_namespace, nightly).status == 201
-    # As if it had last run three hours ago, so that it runs at once.
-    last_run = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3)
+    assert create(plane, enforced_namespace, monthly).status == 201
+    # As if it had last run two months ago, so that it runs at once, and not soon again.
+    last_run = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=62)
     status = {"status": {"lastScheduleTime": last_run.strftime("%Y-%m-%dT%H:%M:%SZ")}}
-    path = api_path("CronJob", enforced_namespace, "nightly", "status")
+    path = api_path("CronJob", enforced_namespace, "monthly", "status")
     assert patch(plane, path, status, patch_type="merge-patch").status == 200
     [made] = wait_until_running(plane, enforced_namespace)
-    assert made["metadata"]["name"].startswith("nightly-")
+    assert made["metadata"]["name"].startswith("monthly-")
     assert fixing_rules(made) == set(PLACEMENT_FIXES)
 
 

@@ -35,8 +35,17 @@ exceptions:
     reason: an example
     expires: {expires}
 """
+
+
+def write(file: Path, text: str) -> None:
+    """Replace a file: while it is written, a server would read it half written, or empty."""
+    written = file.with_suffix(".new")
+    written.write_text(text, encoding="utf-8")
+    written.rename(file)
+
+
 BREAKAGES: dict[str, Callable[[Path], object]] = {
-    "half written": lambda file: file.write_text(file.read_text() + "rules:\n  request-only: {act"),
+    "half written": lambda file: write(file, file.read_text() + "rules:\n  request-only: {act"),
     "empty": lambda file: file.write_bytes(b""),
     "gone": lambda file: file.unlink(),
 }
@@ -78,9 +87,7 @@ def test_a_clock_that_jumps_stops_nothing(
 
 
 def set_clock(file: Path, shift: datetime.timedelta) -> None:
-    written = file.with_suffix(".new")
-    written.write_text(str(shift.total_seconds()), encoding="utf-8")
-    written.rename(file)
+    write(file, str(shift.total_seconds()))
 
 
 def put_refused_certificate(installation: Installation, server: Server, leaf: KeyPair) -> None:
@@ -103,7 +110,7 @@ def test_with_a_broken_policy_file_the_last_valid_policy_stays_active(
             wait_for_reload_failures(server, number, name)
             assert server.metric("gpuward_policy_valid") == 0
             load.wait_for_answers(100)
-        server.policy_file.write_text(good, encoding="utf-8")
+        write(server.policy_file, good)
         eventually(lambda: server.metric("gpuward_policy_valid") == 1, what="it is restored")
         load.wait_for_answers(100)
     assert server.metric("gpuward_policy_loads_total") == 1
@@ -113,7 +120,7 @@ def test_with_a_broken_policy_file_the_last_valid_policy_stays_active(
     assert all(line["error"] for line in refused)
     assert len({line["active"] for line in refused}) == 1
 
-    server.policy_file.write_text(f"{good}rules:\n  {RULE}: {{action: warn}}\n", encoding="utf-8")
+    write(server.policy_file, f"{good}rules:\n  {RULE}: {{action: warn}}\n")
     eventually(lambda: admits(plane, installation), what="the new policy is active")
 
 

@@ -12,7 +12,7 @@ from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 
 # How long a replica keeps answering after SIGTERM; the cluster must notice within this time.
-DRAIN_SECONDS = 5
+DRAIN_SECONDS = 15
 
 
 def test_a_rolling_restart_loses_nothing(plane: ControlPlane, installation: Installation) -> None:

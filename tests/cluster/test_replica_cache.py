@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ pytest_plugins = ["tests.testkit.end_to_end.fixtures"]
 pytestmark = pytest.mark.usefixtures("clean_up_pods")
 
 REPLICAS = 4
+_NUMBERS = itertools.count(1)
 PATHS = ("mutate", "validate")
 LABELS = {"app": "trainer"}
 TEMPLATE: dict[str, Any] = {
@@ -97,7 +99,7 @@ def test_the_replicas_of_a_template_are_evaluated_once(
 ) -> None:
     (webhook, namespace), (version, plural, spec) = server, MAKERS[maker]
     hits, misses = counts(webhook)
-    name = f"trainer-{plural}{'-indexed' if 'indexed' in maker else ''}"
+    name = f"trainer-{next(_NUMBERS)}"
     kind = maker.removeprefix("indexed ")
     created = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
     plane.create(f"/apis/{version}/namespaces/{namespace}/{plural}", created)
@@ -114,7 +116,8 @@ def test_the_next_release_of_a_program_is_evaluated_once(
 ) -> None:
     webhook, namespace = server
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    labels = {"app": "released"}
+    name = f"released-{next(_NUMBERS)}"
+    labels = {"app": name}
     for release in ("v1", "v2"):
         hits, misses = counts(webhook)
         image = f"registry.example.com/vision/train:{release}"
@@ -133,16 +136,16 @@ def test_the_next_release_of_a_program_is_evaluated_once(
         deployment = {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": {"name": "released"},
+            "metadata": {"name": name},
             "spec": spec,
         }
         if release == "v1":
             plane.create(path, deployment)
         else:
-            answer = plane.request("PUT", f"{path}/released", deployment)
+            answer = plane.request("PUT", f"{path}/{name}", deployment)
             assert answer.status == 200
         eventually(
-            lambda image=image: has_fixed_pods(plane, namespace, "released", image),  # type: ignore[misc]
+            lambda image=image: has_fixed_pods(plane, namespace, name, image),  # type: ignore[misc]
             what=f"the pods of {release} are fixed",
         )
     found = counts(webhook)

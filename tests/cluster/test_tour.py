@@ -77,7 +77,7 @@ def test_the_tour_is_as_written(environment: dict[str, str]) -> None:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=120,
+            timeout=300,
         )
         printed = LOG_LINE.sub("", ran.stdout).strip()
         assert re.fullmatch(pattern(output), printed, re.DOTALL), f"$ {command}\n{ran.stdout}"

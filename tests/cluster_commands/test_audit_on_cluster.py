@@ -21,7 +21,10 @@ from tests.testkit.chart.rendering import render
 from tests.testkit.cluster_commands.findings import error_about
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import TIMEOUT, eventually, free_port
+from tests.testkit.control_plane.processes import eventually, free_port
+from tests.testkit.control_plane.rights import await_rights
+from tests.testkit.control_plane.webhooks import await_webhooks
+from tests.testkit.custom_kinds import define_kinds
 from tests.testkit.paths import DOCS
 
 BYPASS = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
@@ -34,12 +37,19 @@ def pod_spec(**container: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def namespace(plane: ControlPlane) -> str:
-    """A namespace in mode deny, where admission was away: a Deployment and a Pod use GPUs."""
+def node(plane: ControlPlane) -> Iterator[str]:
+    """A node with GPUs."""
     plane.gpu_node("audited", gpus=4)
+    yield "audited"
+    plane.request("DELETE", "/api/v1/nodes/audited")
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane, node: str) -> Iterator[str]:
+    """A namespace in mode deny, where admission was away: a Deployment and a Pod use GPUs."""
     namespace = plane.namespace({"gpuward.io/mode": "off"})  # a webhook of other tests may run
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(env=BYPASS)}
-    template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "audited"}
+    template["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
     spec = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template}
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     plane.create(path, {"metadata": {"name": "web"}, "spec": spec})
@@ -55,7 +65,10 @@ def namespace(plane: ControlPlane) -> str:
     deny = {"metadata": {"labels": {"gpuward.io/mode": "deny"}}}
     home = f"/api/v1/namespaces/{namespace}"
     plane.request("PATCH", home, deny, content_type="application/merge-patch+json")
-    return namespace
+    yield namespace
+    # Another audit counts the findings of all namespaces, which must not change meanwhile.
+    plane.kubectl("delete", "deployments,pods", "--all", "-n", namespace, "--force")
+    eventually(lambda: not phases(), what="no pod is left")
 
 
 def test_what_runs_is_evaluated_as_what_it_is(
@@ -82,6 +95,7 @@ def test_what_runs_is_evaluated_as_what_it_is(
     plane.kubectl(*make, "role", "auditor", "--verb=list", "--resource=pods")
     account = f"--serviceaccount={namespace}:default"
     plane.kubectl(*make, "rolebinding", "auditor", "--role=auditor", account)
+    await_rights(plane)
     kubeconfig = plane.kubeconfig_for(plane.token("default", namespace))
     assert main(["--kubeconfig", str(kubeconfig), *options]) == 3
     report = json.loads(capsys.readouterr().out)
@@ -95,7 +109,6 @@ def test_what_runs_is_evaluated_as_what_it_is(
     for unknown in ("nodes", "namespaces", f"limitranges{where}", "runtimeclasses.node.k8s.io"):
         assert any(text.endswith(f"it needs the right to list {unknown}") for text in remarks)
     assert "4 running pods on node audited can use GPUs" in remarks[-1]
-    assert plane.request("DELETE", "/api/v1/nodes/audited").status == 200
 
 
 def test_what_keeps_findings_from_being_published_is_named(
@@ -111,11 +124,9 @@ def test_what_keeps_findings_from_being_published_is_named(
 @pytest.fixture(scope="module")
 def report_kinds(api_server: Cluster, report_definitions: list[Path]) -> Iterator[Cluster]:
     """An API server with the kinds of reports, as their projects define them."""
-    files = [f"--filename={file}" for file in report_definitions]
-    api_server.kubectl("apply", "--server-side", *files)
-    api_server.kubectl("wait", "--for=condition=Established", TIMEOUT, *files)
+    define_kinds(api_server, report_definitions)
     yield api_server
-    api_server.kubectl("delete", *files)
+    api_server.kubectl("delete", *(f"--filename={file}" for file in report_definitions))
 
 
 @pytest.mark.parametrize("kind", ["policyreport", "openreports"])
@@ -270,6 +281,7 @@ def test_a_webhook_that_fails_in_one_namespace_keeps_no_report_from_the_others(
 
     assert published("a") == ([], [])
     cluster.create(kind, {"metadata": {"name": bad}, "webhooks": [hook]})
+    await_webhooks(cluster)
 
     def publishing_errors() -> list[str]:
         return published("a", "b")[0]
@@ -319,7 +331,16 @@ def test_a_workload_with_errors_gets_one_event_that_counts_the_audits(
     worse = pod_spec(env=BYPASS, securityContext={"privileged": True})["containers"]
     change = {"spec": {"template": {"spec": {"containers": worse}}}}
     merge = "application/merge-patch+json"
-    plane.request("PATCH", f"{path}/web", change, content_type=merge)
+    changed = plane.request("PATCH", f"{path}/web", change, content_type=merge)
+    generation = changed.body["metadata"]["generation"]
+
+    def has_new_pod() -> bool:
+        """Then its ReplicaSet is there, too, by which an audit knows the owner."""
+        status = plane.request("GET", f"{path}/web").body["status"]
+        is_seen: bool = status["observedGeneration"] == generation
+        return is_seen and status.get("updatedReplicas", 0) > 0
+
+    eventually(has_new_pod, what="the Deployment has a pod with the change")
     assert len(audited()) == 2
 
 
@@ -422,6 +443,7 @@ def test_the_account_of_the_chart_may_audit_and_nothing_else(
     ]
     manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
     cluster.kubectl("apply", "-f", "-", input=manifests)
+    await_rights(cluster)
     pods = f"/api/v1/namespaces/{namespace}/pods"
     cluster.create(pods, {"metadata": {"name": "a"}, "spec": pod_spec(env=BYPASS)})
     token = cluster.token("gpuward-audit", namespace)

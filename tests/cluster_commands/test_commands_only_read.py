@@ -18,8 +18,8 @@ def test_looking_at_a_cluster_changes_nothing(
     plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the API server's audit log, which has every request but get, list and watch."""
-    plane.gpu_node("looked-at", gpus=4)
     namespace = plane.namespace()
+    plane.gpu_node(f"looked-at-{namespace}", gpus=4)
     limits = {"resources": {"limits": {"nvidia.com/gpu": "64"}}}
     container = {"name": "main", "image": "example/x", **limits}
     path = f"/api/v1/namespaces/{namespace}/pods"

@@ -13,6 +13,7 @@ from cluster.webhooks.ways import WAYS
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.coverage.table import bypasses
 
 USER = "alice"
@@ -30,6 +31,7 @@ def user(plane: ControlPlane) -> Iterator[str]:
     subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
     binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
     plane.create(f"{api}/clusterrolebindings", binding)
+    await_rights(plane)
     yield USER
     plane.request("DELETE", f"{api}/clusterrolebindings/{name}")
     plane.request("DELETE", f"{api}/clusterroles/{name}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
@@ -14,6 +13,8 @@ import pytest
 from cluster.gpus.cli import main
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.rights import await_rights
 
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 DRIVER, PART = "gpu.nvidia.com", "mig.nvidia.com"
@@ -59,12 +60,24 @@ class Pods:
 
     def decided(self) -> list[Any]:
         """All pods, once the scheduler has tried each, and each that has a node runs."""
-        for _ in range(200):
+
+        def found() -> list[Any]:
             pods: list[Any] = self._plane.request("GET", self._path).body["items"]
-            if all(map(_is_decided, pods)):
-                return pods
-            time.sleep(0.1)
-        raise AssertionError("the scheduler has not tried every pod")
+            return pods if all(map(_is_decided, pods)) else []
+
+        return eventually(found, what="the scheduler has tried every pod")
+
+    def placed(self, least: int = 0) -> int:
+        """The number of pods with a node, once the scheduler has tried all, and `least` have one.
+
+        It tries a pod again when it hears of a node, a device or a claim later than of the pod.
+        """
+
+        def found() -> list[bool]:
+            have = ["nodeName" in pod["spec"] for pod in self.decided()]
+            return have if sum(have) >= least else []
+
+        return sum(eventually(found, what=f"{least} pods have a node"))
 
     def complete_one(self) -> None:
         """Let one pod that has GPUs terminate; its devices are free again."""
@@ -110,7 +123,7 @@ def _is_decided(pod: Any) -> bool:
 
 
 @pytest.fixture
-def pods(plane: ControlPlane) -> Iterator[Pods]:
+def nodes(plane: ControlPlane) -> Iterator[None]:
     for name, (cpu, devices) in NODES.items():
         node = gpu_node(name, GPU, 0, ONLY_HERE, taint=False)
         node["spec"]["taints"] = [TAINT]
@@ -118,11 +131,21 @@ def pods(plane: ControlPlane) -> Iterator[Pods]:
         for field in ("capacity", "allocatable"):
             node["status"][field] |= amounts
         plane.create("/api/v1/nodes", node)
-    plane.kubectl("wait", "--for=condition=Ready", "node", *NODES)
-    created = Pods(plane)
-    yield created
+    yield
     for name in NODES:
         plane.request("DELETE", f"/api/v1/nodes/{name}")
+
+
+@pytest.fixture
+def pods(plane: ControlPlane, nodes: None) -> Iterator[Pods]:  # noqa: ARG001  # they are there
+    # Until the scheduler knows that the nodes are ready.
+    probes = Pods(plane)
+    for name in NODES:
+        probes.create([{}], nodeSelector={"kubernetes.io/hostname": name})
+    probes.placed(len(NODES))
+    plane.kubectl("delete", "pods", "--all", "-n", probes.namespace)
+    created = Pods(plane)
+    yield created
     plane.kubectl("delete", "pods", "--all", "-n", created.namespace)
 
 
@@ -164,10 +187,10 @@ def test_free_is_what_the_scheduler_still_places(
     assert sum(free(before).values()) > 0
     for resource in (MIG, GPU):
         expected = free(counted(plane, capsys))[resource]
-        placed = sum("nodeName" in pod["spec"] for pod in pods.decided())
+        placed = pods.placed()
         for _ in range(expected + 2):
             pods.create([{"resources": {"limits": {resource: 1, "cpu": 1}}}])
-        assert sum("nodeName" in pod["spec"] for pod in pods.decided()) == placed + expected
+        assert pods.placed(placed + expected) == placed + expected
     after = counted(plane, capsys)
     assert set(free(after).values()) == {0}
     # What is left is stranded: the scheduler refused two more pods of each resource.
@@ -238,13 +261,13 @@ def test_devices_that_the_scheduler_allocates_to_claims(
             resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": device_class}],
         )
 
-    for name in (PART, PART, DRIVER):
+    for number, name in enumerate((PART, PART, DRIVER), start=1):
         create(name)
-        pods.decided()
+        pods.placed(number)
     document = counted(plane, capsys, "cards", status=3)
     for _ in range(free(document)[DRIVER] + 1):
         create(DRIVER)
-    placed = sum("nodeName" in pod["spec"] for pod in pods.decided())
+    placed = pods.placed(3 + free(document)[DRIVER])
     after = counted(plane, capsys, "cards", status=3)
     for name in ("devices", "cards", "begun", "new", "old"):
         plane.request("DELETE", f"{api}/resourceslices/{DRIVER}-{name}")
@@ -288,7 +311,7 @@ def test_the_scheduler_gives_a_card_away_twice_that_is_offered_twice(
             claim = {"name": "gpu", "resourceClaimTemplateName": "card"}
             using = {"resources": {"claims": [{"name": "gpu"}]}}
             pods.create([using], resourceClaims=[claim], nodeSelector=place)
-        assert all("nodeName" in pod["spec"] for pod in pods.decided())
+        assert pods.placed(4) == 4
         document = counted(plane, capsys, "parts", status=3)
     finally:
         plane.request("DELETE", f"{api}/resourceslices/twice")
@@ -304,11 +327,12 @@ def test_rights_for_one_namespace_are_enough_to_see_who_has_gpus(
     plane: ControlPlane, pods: Pods, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pods.create([{"resources": {"limits": {GPU: 1}}}])
-    pods.decided()
+    pods.placed(1)
     where = ("-n", pods.namespace)
     plane.kubectl("create", "role", "see-pods", "--verb=list", "--resource=pods", *where)
     account = f"--serviceaccount={pods.namespace}:default"
     plane.kubectl("create", "rolebinding", "see-pods", "--role=see-pods", account, *where)
+    await_rights(plane)
     kubeconfig = str(plane.kubeconfig_for(plane.token("default", pods.namespace)))
     assert main(["--kubeconfig", kubeconfig, *where]) == 3
     captured = capsys.readouterr()

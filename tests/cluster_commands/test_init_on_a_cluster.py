@@ -13,6 +13,7 @@ from cluster.init.cli import POLICY, VALUES, main
 from policies.loading import load_policy
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.rights import await_rights
 
 # Only this node offers it, whatever else other tests create.
 PARTITION = "nvidia.com/mig-9g.999gb"
@@ -100,6 +101,7 @@ def test_what_an_account_may_not_list_stays_in_the_files(
         plane.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", body)
         account = f"--serviceaccount={namespace}:default"
         plane.kubectl("create", "clusterrolebinding", role, f"--clusterrole={role}", account)
+        await_rights(plane)
     kubeconfig = plane.kubeconfig_for(plane.token("default", namespace))
     # A user has changed what can be seen, and what cannot.
     (tmp_path / VALUES).write_text(before[VALUES].replace("mode: warn", "mode: deny"))

@@ -50,6 +50,7 @@ def job(plane: ControlPlane) -> Iterator[dict[str, Any]]:
     plane.create(path, made)
     yield made
     plane.kubectl("delete", "job", "train", "-n", namespace, "--wait=false")
+    plane.request("DELETE", "/api/v1/nodes/without-controllers")
 
 
 def test_commands_know_nothing_of_queues(

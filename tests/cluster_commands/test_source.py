@@ -28,6 +28,7 @@ from cluster.source.store import ObjectStore
 from tests.testkit.cluster_commands.paged_server import Fault, Listed, PagedServer, paged_server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import PATIENCE, eventually
+from tests.testkit.control_plane.rights import await_rights
 
 PODS = Resource("pods", "Pod")
 NODES = Resource("nodes", "Node", is_namespaced=False)
@@ -323,8 +324,8 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
     assert (found[0]["apiVersion"], found[0]["kind"]) == ("v1", "Pod")
     # What the account must not see, and what this API server does not know
     account = "/api/v1/namespaces/default/serviceaccounts"
-    api_server.create(account, {"metadata": {"name": "blind"}})
-    kubeconfig = api_server.kubeconfig_for(api_server.token("blind", "default"))
+    api_server.create(account, {"metadata": {"name": f"blind-{namespaces[0]}"}})
+    kubeconfig = api_server.kubeconfig_for(api_server.token(f"blind-{namespaces[0]}", "default"))
     blind = open_source(parse("--kubeconfig", str(kubeconfig)))
     with pytest.raises(MissingRightError, match=r"it needs the right to list nodes$"):
         list(blind.list(NODES))
@@ -341,6 +342,7 @@ def test_a_real_api_server_lists_the_same(api_server: Cluster, tmp_path: Path) -
         list(open_source(parse("--kubeconfig", str(file))).list(NODES))
     role = ("--clusterrole=view", "--group=Prüfer", "-n", namespaces[0])
     api_server.kubectl("create", "rolebinding", "auditors", *role)
+    await_rights(api_server)
     acts = open_source(parse("--kubeconfig", str(file)))
     assert len([*acts.list(PODS, namespaces[0])]) == len(names)
     old_first = Resource("jobs", "Job", "batch", ("v0", "v1"))

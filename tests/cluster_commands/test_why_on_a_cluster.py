@@ -233,7 +233,7 @@ def test_the_sums_are_those_of_the_scheduler(
         return counts(found.summary) == counts(message)
 
     # Nodes of other tests come and go: until the scheduler has seen the same ones.
-    eventually(agrees, seconds=20, what=said(plane, namespace, name))
+    eventually(agrees, what=said(plane, namespace, name))
 
 
 def test_a_gate_is_what_the_scheduler_says(plane: ControlPlane, namespace: str) -> None:
@@ -281,7 +281,8 @@ def test_pods_of_lower_priority_may_go(plane: ControlPlane) -> None:
             spec = {"containers": limits(8), "priorityClassName": class_name, **only}
             pod = {"metadata": {"name": class_name, "namespace": home}, "spec": spec}
             found = Explainer(Snapshot(source, PROFILE)).explain_workload(Workload(pod, 1))
-            plane.create(path, pod)
+            # API servers know a new class of priorities a little later.
+            eventually(lambda: plane.create(path, pod), what=f"a pod of {class_name}")
             return found
 
         waits = asked("why-waits")

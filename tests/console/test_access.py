@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,7 +42,8 @@ from tests.testkit.cluster_commands.gpu_objects import pod as gpu_pod
 from tests.testkit.console.server import live_state
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.objects import gpu_node, service_account
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import eventually, free_port
+from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.paths import ROOT
 
 JSON = {"Accept": "application/json"}
@@ -147,6 +147,7 @@ def world(api_server: Cluster) -> Iterator[World]:
     bind(plane, "member", "view", accounts["member"], home)
     group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "team-a"}
     bind(plane, "team", "view", group, home)
+    await_rights(plane)
     create_pods(plane, home, "own")
     create_pods(plane, other, "hidden")
     kubeconfig = plane.kubeconfig_for(plane.token("console", home))
@@ -469,9 +470,7 @@ async def test_it_is_said_where_not_all_namespaces_are_asked_about() -> None:
 
 
 def test_the_program_asks_for_a_token_on_every_address(world: World) -> None:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        port = made.getsockname()[1]
+    port = free_port()
     options = ["--kubeconfig", str(world.kubeconfig), "--port", str(port), "--isolated"]
     options += ["--authenticate", "--listen", "*"]
     command = [sys.executable, "-m", "gpuward", "console", *options]

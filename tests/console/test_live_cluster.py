@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,20 +15,13 @@ import pytest
 
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import eventually, free_port
 from tests.testkit.paths import ROOT
 
 MODEL = "Console-Test-GPU"
 NODE = "console-test"
 # Pods of other tests wait for whole cards, and would take those of the new node.
 RESOURCE = "nvidia.com/mig-2g.35gb"
-
-
-def free_port() -> int:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        port: int = made.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -80,7 +72,8 @@ def test_what_changes_in_the_cluster_is_on_the_page(plane: ControlPlane, address
         spec["tolerations"] = [{"key": RESOURCE, "operator": "Exists"}]
         plane.create(path, {"metadata": {"name": "runs"}, "spec": spec})
         eventually(lambda: our_node(address)["resources"][0]["allocated"] == 3)
-        assert asked(f"{address}/findings?namespace={home}&level=note")["findings"]
+        findings = f"{address}/findings?namespace={home}&level=note"
+        eventually(lambda: asked(findings)["findings"], what="there are findings")
     finally:
         answer = plane.request("DELETE", f"/api/v1/nodes/{NODE}")
         assert answer.status == HTTPStatus.OK

@@ -96,9 +96,9 @@ def _recorded(now: int) -> str:
 
 
 def _wait_for(address: str, log: Path) -> None:
-    for _ in range(300):
+    for _ in range(900):
         try:
-            with urlopen(address, timeout=5) as answer:  # noqa: S310  # our own
+            with urlopen(address, timeout=30) as answer:  # noqa: S310  # our own
                 if answer.status == 200:
                     return
         except (URLError, ConnectionError):
@@ -296,7 +296,7 @@ def test_what_was_known_is_shown_for_minutes_while_prometheus_is_asked_again() -
     go_on = threading.Event()
 
     def handle(request: http.server.BaseHTTPRequestHandler) -> None:
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         writing(result(series({"namespace": "ml", "pod": "train"}, "12.5")))(request)
 
     with answering(handle) as place:

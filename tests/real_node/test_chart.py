@@ -254,6 +254,19 @@ def served(pod: Any) -> str:
 
 def test_eviction_leaves_a_pod_that_serves(chart: Chart) -> None:
     """The chart's PodDisruptionBudget: of two evictions at once, the second has to wait."""
+    chart.wait_until_ready()
+    # The API server goes by what a controller has counted.
+    budgets = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
+    eventually(
+        lambda: (
+            [
+                each["status"]["disruptionsAllowed"]
+                for each in chart.plane.request("GET", budgets).body["items"]
+            ]
+            == [1]
+        ),
+        what="one pod may be evicted",
+    )
     with pods_created_meanwhile(chart):
         answers = [evict(chart, name) for name in sorted(names(chart.pods()))]
         assert answers == [201, 429]

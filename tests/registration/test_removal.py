@@ -23,6 +23,7 @@ from tests.testkit.chart.permissions import (
 )
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually, free_port
+from tests.testkit.control_plane.rights import await_rights
 from tests.testkit.registration.removal import ADMISSION, Removal
 from webhook.registration import RegistrationOptions
 
@@ -95,6 +96,7 @@ def test_the_right_to_create_them_again_is_deleted_first(removal: Removal, way: 
     assert removal.existing() == set(ConfigurationKind)
     content_type = "application/json-patch+json"
     assert removal.plane.request("PATCH", role, change, content_type=content_type).status == 200
+    await_rights(removal.plane)
     done = removal.run(removal.hook_kubeconfig, *options)
     assert (done.returncode, done.stderr, removal.existing()) == (0, "", set())
     path = f"{RBAC}/clusterrolebindings/{binding}"
@@ -122,6 +124,7 @@ def test_a_refusal_does_not_prevent_the_deletion_of_the_other(removal: Removal) 
     role = f"{RBAC}/clusterroles/{removal.name}-removal"
     content_type = "application/json-patch+json"
     assert removal.plane.request("PATCH", role, patch, content_type=content_type).status == 200
+    await_rights(removal.plane)
     done = removal.run(removal.hook_kubeconfig)
     assert done.returncode == 1
     assert f"{ConfigurationKind.VALIDATING.value}/{removal.name}: not deleted: " in done.stderr

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import eventually
+from tests.testkit.control_plane.processes import TIMEOUT, eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -28,6 +30,19 @@ def _definition(kind: str, plural: str, group: str) -> dict[str, Any]:
             "versions": [version],
         },
     }
+
+
+def define_kinds(cluster: Cluster, files: Iterable[Path]) -> None:
+    """Create the CustomResourceDefinitions in files, and wait until their kinds are served."""
+    given = [f"--filename={file}" for file in files]
+    cluster.kubectl("apply", "--server-side", *given)
+    # kubectl refuses to wait for an object that has no conditions yet.
+    wait = ("wait", "--for=condition=Established", TIMEOUT)
+    eventually(lambda: cluster.kubectl(*wait, *given), what="the definitions are established")
+    names = cluster.kubectl("get", *given, "--output=jsonpath={.items[*].metadata.name}").stdout
+    for name in names.split():
+        # An API server may say that a definition is established before it answers by it.
+        eventually(lambda: cluster.kubectl("get", name, "--all-namespaces"), what=name)  # noqa: B023
 
 
 @contextmanager

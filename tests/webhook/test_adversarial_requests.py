@@ -22,6 +22,7 @@ from tests.testkit.admission.reviews import container, gpus, pod, review_body, v
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.plane import ControlPlane
+from tests.testkit.control_plane.processes import eventually
 from webhook.registration import MODE_LABEL
 
 BYPASS = container("taker", **variable("all"))
@@ -147,7 +148,7 @@ def test_a_process_that_gets_no_processor_refuses_nobody(
     stopped = evaluating_process(server)
     os.kill(stopped, signal.SIGSTOP)
     assert create(plane, namespace, large, dry_run=True).status == 201
-    assert evaluating_process(server) != stopped
+    eventually(lambda: evaluating_process(server) != stopped, what="another process")
     refused = pod(container(command=["x" * 70_000]), BYPASS)
     assert is_refused_by_gpuward(create(plane, namespace, refused, dry_run=True))
 

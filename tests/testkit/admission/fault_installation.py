@@ -22,12 +22,13 @@ from tests.testkit.admission.registered_webhook import by_service, create, regis
 from tests.testkit.admission.server_process import Server
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import Processes, eventually
+from tests.testkit.control_plane.webhooks import await_webhooks
 from webhook.registration import RegistrationOptions
 
 PORT = 8443
 # Seconds that the API server waits for a response, long enough for a busy machine: only the
 # injected fault may make a request fail.
-TIMEOUT_SECONDS = 10
+TIMEOUT_SECONDS = 30
 SERVICE = "gpuward"
 _KINDS = {
     "mutating": "MutatingWebhookConfiguration",
@@ -89,7 +90,10 @@ class Installation:
         return server
 
     def publish(self, *authorities: KeyPair) -> None:
-        """Write the bundle of `authorities` into both registrations, as the controller does."""
+        """Write the bundle of `authorities` into both registrations, as the controller does.
+
+        The API server goes by it when this returns.
+        """
         bundle = b"".join(pair.certificate_pem for pair in authorities)
         text = base64.b64encode(bundle).decode()
         for name, (prefix, kind) in itertools.product(("strict", "lenient"), _KINDS.items()):
@@ -110,6 +114,7 @@ class Installation:
                 content_type="application/apply-patch+yaml",
             )
             assert answer.status == 200, answer.body
+        await_webhooks(self._plane)
 
     def reconnect(self, *authorities: KeyPair) -> None:
         """Publish `authorities`, or the first one, so that the API server opens new connections."""

@@ -17,6 +17,7 @@ from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
+from tests.testkit.control_plane.webhooks import await_webhooks
 from webhook.registration import MODE_LABEL, NAME_LABEL, RegistrationOptions, configurations
 
 REFUSED = 403
@@ -50,6 +51,7 @@ def registered(
 ) -> Iterator[None]:
     """Register a server until the end of the block; with `only`, for that namespace alone.
 
+    When the block begins, the API server's admission knows all webhooks.
     `condition` is a CEL match condition for pods. `kinds` are the webhooks that are registered.
     By default only namespaces with the mode label are enforced, so that tests do not disturb
     each other.
@@ -72,6 +74,7 @@ def registered(
                 }
         plane.create(path, configuration)
     try:
+        await_webhooks(plane)
         yield
     finally:
         for path in paths:

@@ -59,7 +59,9 @@ class CertManager:
     def __enter__(self) -> Self:
         files = [f"--filename={file}" for file in self._programs.crds]
         self._plane.kubectl("apply", "--server-side", "--force-conflicts", *files)
-        self._plane.kubectl("wait", "--for=condition=Established", TIMEOUT, *files)
+        # kubectl refuses to wait for an object that has no conditions yet.
+        wait = ("wait", "--for=condition=Established", TIMEOUT)
+        eventually(lambda: self._plane.kubectl(*wait, *files), what="its kinds are served")
         program = str(self._programs["cert-manager"])
         self._processes.start("cert-manager", [program, str(self._plane.kubeconfig)], {})
         return self

@@ -119,11 +119,22 @@ class Installation:
         self.plane.kubectl("rollout", "status", *target, TIMEOUT)
 
     def publish_ca_bundle(self) -> None:
-        """Restart the certificate controller, so that it publishes the CA bundle at once."""
+        """Restart the certificate controller, so that it publishes the CA bundle at once.
+
+        Returns when the bundle is published and the new pod is available.
+        """
         # The controller reconciles when it starts, otherwise only at intervals.
         certs = ("-l", "app.kubernetes.io/component=certs", "-n", self.namespace)
+        before = {pod.name for pod in self.pods("certs")}
         self.plane.kubectl("delete", "pod", *certs)
         eventually(lambda: b"" not in self.ca_bundles(), what="the CA bundle is published")
+
+        def is_available() -> bool:
+            (pod,) = self.pods("certs")
+            status = self.get("deployment/gpuward-certs")["status"]
+            return pod.ready and pod.name not in before and status["availableReplicas"] == 1
+
+        eventually(is_available, what="the certificate controller is available")
 
     def webhooks(self) -> dict[str, Any]:
         """The webhooks of both configurations by their names."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cluster.api.errors import ConfigurationKind
 from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.rights import await_rights
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = LEASE = "gpuward-certs"
@@ -150,6 +151,7 @@ def _grant(
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
     binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [account]}
     plane.create(f"{parent}/{role.lower()}bindings", binding)
+    await_rights(plane)
 
 
 def may(plane: Cluster, namespace: str, account: str, attempt: tuple[str, ...]) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.testkit.chart.mounted_volumes import Volume
-from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.cluster import HTTP_REFUSED, Cluster
+from tests.testkit.control_plane.objects import token_request
 from tests.testkit.control_plane.processes import free_port
 
 LISTEN_OPTIONS = ("--listen=", "--metrics-listen=")
@@ -41,11 +42,19 @@ class PodArguments:
         number = next(p["containerPort"] for p in ports if p["name"] == port)
         return self._ports.get(number, f"{self._address}:{number}")
 
-    def build(self) -> list[str]:
-        """The arguments for a process that starts now."""
+    def build(self) -> list[str] | None:
+        """The arguments for a process that starts now; None while its account gets no token.
+
+        That is so if the account, or its namespace, is being deleted.
+        """
         arguments = [self._translate(argument) for argument in self._container["args"]]
         if self._spec["automountServiceAccountToken"]:
-            token = self._plane.token(self._spec["serviceAccountName"], self._namespace)
+            account = f"serviceaccounts/{self._spec['serviceAccountName']}"
+            path = f"/api/v1/namespaces/{self._namespace}/{account}/token"
+            answer = self._plane.request("POST", path, token_request())
+            if answer.status >= HTTP_REFUSED:
+                return None
+            token = answer.body["status"]["token"]
             arguments += ["--kubeconfig", str(self._plane.kubeconfig_for(token))]
         if arguments[:2] == ["webhooks", "check"]:
             arguments += ["--address", f"{self._service_address()}:443"]

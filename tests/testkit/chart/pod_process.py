@@ -99,7 +99,7 @@ class PodProcess:
         elif self._finished:
             return
         elif not self._is_started:
-            # A pod starts only when all of its volumes can be mounted.
+            # A pod starts only when all of its volumes can be mounted, also that of its token.
             if self._mount():
                 self._start()
         else:
@@ -145,7 +145,11 @@ class PodProcess:
         results = [volume.sync() for volume in self._volumes.values()]
         return all(results)
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
+        """Start the process, and return whether that could be done."""
+        arguments = self._arguments.build()
+        if arguments is None:
+            return False
         variables = pod_variables(self.manifest, self._container)
         environment = {
             "PATH": os.environ["PATH"],
@@ -153,11 +157,12 @@ class PodProcess:
             "HOME": "/nonexistent",
             "REPLICAS_FILE": str(self._runtime.replicas_file(self.namespace)),
         }
-        command = [sys.executable, "-m", "gpuward", *self._arguments.build()]
+        command = [sys.executable, "-m", "gpuward", *arguments]
         self._runtime.processes.start(self.name, command, {**environment, **variables})
         self.process_id = self._runtime.processes.ids[self.name]
         self._is_started = True
         self._report("Running")
+        return True
 
     def _update_status(self) -> None:
         status = self._runtime.processes.exit_status(self.name)
@@ -175,9 +180,11 @@ class PodProcess:
             self._restart_at = time.monotonic() + min(back_off, MAX_BACK_OFF_SECONDS)
             self._report("Running", status)
         elif self._runtime.restarts and time.monotonic() >= self._restart_at:
-            self._restart_at = None
             self._restarts += 1
-            self._start()
+            if self._start():
+                self._restart_at = None
+            else:
+                self._restarts -= 1
 
     def _is_ready(self) -> bool:
         probe = self._container.get("readinessProbe", {}).get("httpGet")

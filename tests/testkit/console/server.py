@@ -77,7 +77,7 @@ def serve(state: ClusterState, access: Access | None = None) -> Iterator[str]:
     thread = threading.Thread(target=run, name="console")
     thread.start()
     try:
-        assert started.wait(20), "the console has not started"
+        assert started.wait(60), "the console has not started"
         yield f"http://localhost:{found[0]}"
     finally:
         loop.call_soon_threadsafe(loop.stop)

@@ -15,7 +15,7 @@ from tests.testkit.control_plane import objects
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Client, Response
 from tests.testkit.control_plane.pki import Authority, KeyPairFiles
-from tests.testkit.control_plane.processes import PATIENCE, is_free
+from tests.testkit.control_plane.processes import PATIENCE, eventually, is_free
 from tests.testkit.control_plane.servers import Servers
 
 HTTP_REFUSED = 300
@@ -81,7 +81,8 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120 * PATIENCE,
+            # Longer than TIMEOUT, which holds for each hook of helm and then for the rest.
+            timeout=400 * PATIENCE,
         )
 
     def request(
@@ -140,12 +141,14 @@ class Cluster:
         labels: dict[str, str] | None = None,
         resource: str = "nvidia.com/gpu",
     ) -> None:
-        """Add a simulated node with GPUs, which becomes ready if the controllers run.
+        """Add a simulated node with GPUs; if the controllers run, return when it is ready.
 
         The key of its taint is the name of the resource: `nvidia.com/gpu=present:NoSchedule`.
         """
         node = objects.gpu_node(name, resource, gpus, labels or {}, taint=taint)
         self.create("/api/v1/nodes", node)
+        if self._servers.has_controllers:
+            eventually(lambda: self._is_ready(name), what=f"the node {name} is ready")
 
     def service_address(self, port: int) -> str:
         """A Service address on which `port` is free (above 1023, unless the user is root)."""
@@ -182,6 +185,11 @@ class Cluster:
         lines = self._servers.settings.audit_log.read_bytes().split(b"\n")
         # The API server may still be writing the last line.
         return [json.loads(line) for line in lines[:-1]]
+
+    def _is_ready(self, node: str) -> bool:
+        """Return whether a node has lost the taint with which every node begins."""
+        taints = self.request("GET", f"/api/v1/nodes/{node}").body["spec"].get("taints", ())
+        return not any(taint["key"] == "node.kubernetes.io/not-ready" for taint in taints)
 
     def _wait_for_account(self, namespace: str) -> None:
         """Wait for the service account without which a namespace accepts no pods."""

@@ -14,10 +14,10 @@ import pytest
 from tests.testkit.control_plane.build import Programs, chart_tools, krew, programs, report_kinds
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.plane import ControlPlane
-from tests.testkit.control_plane.processes import TIMEOUT
 from tests.testkit.control_plane.servers import ALWAYS, CONTROLLERS
 from tests.testkit.control_plane.sources import CHART_LINTER, CHART_TOOLS
 from tests.testkit.control_plane.toolchain import BuildError
+from tests.testkit.custom_kinds import define_kinds
 from tests.testkit.skipping import skip_missing
 
 
@@ -110,10 +110,7 @@ def api_server(
 @pytest.fixture(scope="session")
 def chart_kinds(api_server: Cluster, chart_tools: Programs) -> Cluster:
     """`api_server` with the kinds of the Prometheus Operator and of cert-manager."""
-    files = [f"--filename={file}" for file in chart_tools.crds]
-    api_server.kubectl("apply", "--server-side", *files)
-    wait = ("wait", "--for=condition=Established", TIMEOUT)
-    api_server.kubectl(*wait, *files)
+    define_kinds(api_server, chart_tools.crds)
     return api_server
 
 

@@ -18,6 +18,9 @@ T = TypeVar("T")
 # ends, for whatever reason, so the parent needs no cleanup at exit.
 _WATCHDOG = "import os, signal, sys; sys.stdin.read(); os.killpg(0, signal.SIGKILL)"
 LINES_SHOWN = 20
+# What a wrong result raises, and the lack of a field or an item, of an object (None), and of items
+# to unpack.
+_NOT_YET = (AssertionError, LookupError, TypeError, ValueError)
 PATIENCE = float(os.environ.get("GPUWARD_PATIENCE", "1"))
 """How many times longer than usual tests wait, on a machine that is so much slower."""
 TIMEOUT = f"--timeout={100 * PATIENCE:g}s"
@@ -127,8 +130,9 @@ def is_free(address: str, port: int) -> bool:
 def eventually(ask: Callable[[], T], *, seconds: float = 60, what: str = "the condition") -> T:
     """Call `ask` repeatedly, and return its first true result.
 
-    An AssertionError counts as false. Raises TimeoutError with the last result after `seconds`,
-    or longer with PATIENCE.
+    An AssertionError counts as false, and so does the lack of an object, a field or an item: they
+    may come later. Raises TimeoutError with the last result after `seconds`, or longer with
+    PATIENCE.
     """
     seconds *= PATIENCE
     deadline = time.monotonic() + seconds
@@ -138,7 +142,7 @@ def eventually(ask: Callable[[], T], *, seconds: float = 60, what: str = "the co
             last = answer = ask()
             if answer:
                 return answer
-        except AssertionError as error:
+        except _NOT_YET as error:
             last = error
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds:g} seconds: {what}; last result: {last!r}")

@@ -11,10 +11,11 @@ from tests.testkit.admission.registered_webhook import by_service, is_enforced, 
 from tests.testkit.admission.server_process import Server, folder_of
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually
-from tests.testkit.end_to_end.steps import DENY, NO_DRAIN, PATHS, list_pods
+from tests.testkit.end_to_end.steps import DENY, NO_DRAIN, PATHS
 from webhook.registration import MODE_LABEL
 
 PORT = 8443
+KINDS = ("Deployment", "ReplicaSet", "CronJob", "Job", "Pod")
 _NUMBERS = itertools.count(1)
 
 
@@ -36,11 +37,15 @@ def list_namespaces(plane: ControlPlane) -> list[str]:
 
 
 def delete_objects(plane: ControlPlane, namespace: str) -> int:
-    """Delete the objects in a namespace, and return how many pods there were."""
-    for kind in ("Deployment", "CronJob", "Job", "Pod"):
-        options = "gracePeriodSeconds=0&propagationPolicy=Background"
-        plane.request("DELETE", f"{PATHS[kind].format(namespace)}?{options}")
-    return len(list_pods(plane, namespace))
+    """Delete the objects in a namespace, and return how many are left.
+
+    A ReplicaSet that is left would create its pods again.
+    """
+    paths = [PATHS[kind].format(namespace) for kind in KINDS]
+    options = "gracePeriodSeconds=0&propagationPolicy=Background"
+    for path in paths:
+        plane.request("DELETE", f"{path}?{options}")
+    return sum(len(plane.request("GET", path).body["items"]) for path in paths)
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ FIXED = "gpuward.io/fixed"
 PATHS = {
     "Pod": "/api/v1/namespaces/{}/pods",
     "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
     "CronJob": "/apis/batch/v1/namespaces/{}/cronjobs",
     "ResourceQuota": "/api/v1/namespaces/{}/resourcequotas",

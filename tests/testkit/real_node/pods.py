@@ -107,7 +107,7 @@ def answer(plane: Cluster, pod: Any, name: str = "main") -> Answer:
 
 def log(plane: Cluster, pod: Any, name: str) -> str:
     """The output of a container, or before it was restarted."""
-    return eventually(lambda: _log(plane, pod, name), seconds=20, what=f"the log of {name}")
+    return eventually(lambda: _log(plane, pod, name), seconds=SECONDS, what=f"the log of {name}")
 
 
 def _log(plane: Cluster, pod: Any, name: str) -> str:
