@@ -20,6 +20,8 @@ from tests.testkit.skipping import skip_missing
 CHART = ROOT / "charts" / "gpuward"
 HELMS = ("helm3", "helm4")
 RELEASE, NAMESPACE = "gpuward", "gpuward-system"
+WITHOUT_COLLECTION = {"GOGC": "off"}
+"""Lets a program in Go collect no garbage, which takes a fourth of the time of a short run."""
 #: The values files that the chart is tested with, by the first part of their names
 CI_VALUES = {
     path.name.removesuffix("-values.yaml"): path for path in sorted(CHART.glob("ci/*-values.yaml"))
@@ -85,7 +87,7 @@ def run_helm(
     files = [f"--values={'-' if isinstance(value, str) else value}" for value in values]
     return subprocess.run(
         [program(helm), *arguments, *files],
-        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **WITHOUT_COLLECTION},
         input="".join(texts),
         capture_output=True,
         text=True,
