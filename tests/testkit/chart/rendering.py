@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -99,7 +100,14 @@ def run_helm(
 @functools.cache
 def _as_json(text: str) -> str:
     """The objects of a YAML text as JSON, which is parsed far faster."""
-    return json.dumps([each for each in yaml.load_all(text, yaml.CSafeLoader) if each])
+    documents = map(_document_as_json, re.split("^---", text, flags=re.MULTILINE))
+    return f"[{','.join(filter(None, documents))}]"
+
+
+@functools.cache  # renderings have most documents in common
+def _document_as_json(text: str) -> str:
+    found = yaml.load(text, yaml.CSafeLoader)
+    return json.dumps(found) if found else ""
 
 
 def of_kind(objects: Iterable[Manifest], kind: str, name: str | None = None) -> list[Manifest]:
