@@ -22,7 +22,7 @@ CHART = ROOT / "charts" / "gpuward"
 HELMS = ("helm3", "helm4")
 RELEASE, NAMESPACE = "gpuward", "gpuward-system"
 WITHOUT_COLLECTION = {"GOGC": "off"}
-"""Lets a program in Go collect no garbage, which takes a fourth of the time of a short run."""
+"""Turns off the garbage collection of a Go program, a fourth of the time of a short run."""
 #: The values files that the chart is tested with, by the first part of their names
 CI_VALUES = {
     path.name.removesuffix("-values.yaml"): path for path in sorted(CHART.glob("ci/*-values.yaml"))
