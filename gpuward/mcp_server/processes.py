@@ -16,7 +16,7 @@ from anyio.abc import ByteReceiveStream, Process
 
 from gpuward.mcp_server.folder import Folder
 from gpuward.mcp_server.tools import Call, ToolError
-from gpuward.mcp_server.worker import MAX_SECONDS, Answer, FixedFile, Request
+from gpuward.mcp_server.worker import GIT_SECONDS, MAX_SECONDS, Answer, FixedFile, Request
 from sources.containment import is_inside
 from terminal import printable
 
@@ -35,7 +35,7 @@ class ServerSettings(NamedTuple):
 
     `write` is the folder in which fixes are written, None for none. `policy_arguments` are options
     of the linter, and `policy_files` what they name. `cluster_arguments` are options of commands
-    that ask a cluster; None if no tool may ask one.
+    that ask a cluster; None if no tool may ask one. Git may take `git_seconds`.
     """
 
     folder: Folder
@@ -43,6 +43,7 @@ class ServerSettings(NamedTuple):
     policy_arguments: tuple[str, ...] = ()
     policy_files: tuple[str, ...] = ()
     cluster_arguments: tuple[str, ...] | None = None
+    git_seconds: float = GIT_SECONDS
 
 
 class Answerer:
@@ -109,6 +110,7 @@ class Answerer:
             temporary=os.path.realpath(temporary),
             files=[*settings.policy_files],
             is_confined=not call.asks_cluster,
+            git_seconds=settings.git_seconds,
         )
 
     def _written(self, done: Answer, *, writes: bool) -> str:

@@ -29,14 +29,14 @@ from terminal import printable, write_error
 
 MAX_MEMORY_BYTES = 4 << 30
 MAX_SECONDS = 60
-_GIT_SECONDS = 5  # then git waits for something, such as a pipe, and the call goes on
+GIT_SECONDS = 5  # then git waits for something, such as a pipe, and the call goes on
 _WRONG_USAGE = 2
 
 
 class Request(NamedTuple):
     """A command to run; `arguments` are those of its command line, and `text` its standard input.
 
-    It is confined to `folder` and `files`, unless it asks the cluster.
+    It is confined to `folder` and `files`, unless it asks the cluster. Git may take `git_seconds`.
     """
 
     command: str
@@ -46,6 +46,7 @@ class Request(NamedTuple):
     temporary: str
     files: list[str]
     is_confined: bool = True
+    git_seconds: float = GIT_SECONDS
 
 
 class Answer(NamedTuple):
@@ -76,7 +77,7 @@ def main() -> None:
     if request.is_confined:
         # Other lists of what is ignored may be any file: by what is left out they would be told.
         BOUNDS.reads_only_gitignore = True
-        BOUNDS.seconds = _GIT_SECONDS
+        BOUNDS.seconds = request.git_seconds
         confine(Allowed(request.folder, request.temporary, tuple(request.files)))
     fixed: list[FixedFile] = []
     try:

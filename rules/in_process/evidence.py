@@ -4,7 +4,7 @@
 `Evidence.devices`, and the text `certain` or `perhaps`; an empty list if there is none.
 """
 
-from collections.abc import Iterator
+from functools import lru_cache
 
 from rules.in_process.components import image_grants_gpus
 from rules.in_process.expression import (
@@ -58,8 +58,9 @@ _CERTAIN, _PERHAPS = "certain", "perhaps"
 _MODELS = sorted(card.model.lower() for card in CARDS)
 
 
-def evidence(profile: Profile, *, old: bool) -> Iterator[Variable]:
-    """Yield the variables; those of `vocabulary` come before them."""
+@lru_cache(maxsize=4)  # all policies of an export have the same
+def evidence(profile: Profile, *, old: bool) -> tuple[Variable, ...]:
+    """Return the variables; those of `vocabulary` come before them."""
     texts = {
         "driverVariable": _visible_variable(DRIVER_VARIABLE_PREFIXES, DRIVER_VARIABLE_SUFFIX),
         "otherVariable": _visible_variable(OTHER_VARIABLE_PREFIXES),
@@ -72,8 +73,10 @@ def evidence(profile: Profile, *, old: bool) -> Iterator[Variable]:
             otherwise=OBJECT.signs,
         ),
     }
-    for name, value in texts.items():
-        yield Variable(variable_name(name, old=old), resolve(value, old=old))
+    return tuple(
+        Variable(variable_name(name, old=old), resolve(value, old=old))
+        for name, value in texts.items()
+    )
 
 
 def _evidence(pod: Value, devices: Value = GPU_WORD, certainty: str = _CERTAIN) -> list[Value]:

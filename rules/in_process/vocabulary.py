@@ -8,6 +8,7 @@ an update.
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
@@ -73,10 +74,10 @@ class Variable(NamedTuple):
     expression: str
 
 
-def facts(profile: Profile) -> Iterator[Variable]:
-    """Yield the variables that hold what the profile says, which do not depend on the object."""
-    for word, value in _facts(profile).items():
-        yield Variable(word, str(expression(value)))
+@lru_cache(maxsize=2)  # all policies of an export have the same
+def facts(profile: Profile) -> tuple[Variable, ...]:
+    """Return the variables that hold what the profile says, which do not depend on the object."""
+    return tuple(Variable(word, str(expression(of))) for word, of in _facts(profile).items())
 
 
 def _facts(profile: Profile) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,15 @@ def test_an_alert_fires_when_it_should(
             for key, text in alert["annotations"].items()
         },
     }
-    check_alert(chart_tools, tmp_path, alert, example.fires, {example.after: [fired]})
     until = int(example.after.removesuffix("m"))
     minutes = range(max(example.quiet_from, until - 120), until + 1)
-    check_alert(chart_tools, tmp_path, alert, example.quiet, {f"{m}m": [] for m in minutes})
+    run_promtool_test(
+        chart_tools,
+        tmp_path,
+        alert_test(alert, example.fires, {example.after: [fired]}),
+        alert_test(alert, example.quiet, {f"{m}m": [] for m in minutes}),
+        rules=[alert],
+    )
 
 
 def test_certificate_alert_thresholds_follow_from_the_lifetime(
@@ -62,7 +68,8 @@ def test_certificate_alert_thresholds_follow_from_the_lifetime(
     def check_both(days: float, expected: list[Any]) -> None:
         series = ready_pod_series(f"{days * DAY + 7200}{LONG}") | {EXPIRY: f"{days * DAY}{LONG}"}
         for name in ("GpuwardCertificateNotRenewed", "GpuwardCertificateExpiresSoon"):
-            check_alert(chart_tools, tmp_path, short[name], series, {"120m": expected})
+            test = alert_test(short[name], series, {"120m": expected})
+            run_promtool_test(chart_tools, tmp_path, test, rules=[short[name]])
 
     short = alerts(certificates={"self": {"servingDays": 30}})
     check_both(9.5, [])  # renewed when 10 days are left
@@ -97,11 +104,9 @@ def test_the_dashboard_counts_the_first_event_too(
     run_promtool_test(chart_tools, tmp_path, test)
 
 
-def check_alert(
-    tools: Programs, folder: Path, alert: Any, series: dict[str, str], expected: dict[str, Any]
-) -> None:
-    """Check with promtool which alerts fire at these times."""
-    test = {
+def alert_test(alert: Any, series: dict[str, str], expected: dict[str, Any]) -> dict[str, Any]:
+    """A test of promtool about the alerts that fire at these times."""
+    return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],
         "alert_rule_test": [
@@ -109,13 +114,15 @@ def check_alert(
             for time, fired in expected.items()
         ],
     }
-    run_promtool_test(tools, folder, test, rules_file(folder, [alert]))
 
 
-def run_promtool_test(tools: Programs, folder: Path, test: Any, *rules: Path) -> None:
-    """Run a promtool test, which must pass."""
+def run_promtool_test(
+    tools: Programs, folder: Path, *tests: Any, rules: Sequence[Any] = ()
+) -> None:
+    """Run tests of promtool about rules, which must pass."""
     file = folder / "test.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(rule) for rule in rules], "tests": [test]}))
+    rule_files = [str(rules_file(folder, [*rules]))] if rules else []
+    file.write_text(yaml.safe_dump({"rule_files": rule_files, "tests": [*tests]}))
     done = run_promtool(tools, "test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -28,20 +30,36 @@ def key_paths(values: dict[str, Any], parent: str = "") -> Iterator[str]:
             yield from key_paths(value, f"{path}.")
 
 
-def with_null(path: str) -> str:
-    values: Any = None
-    for key in reversed(path.split(".")):
-        values = {key: values}
+def with_nulls(paths: Iterable[str]) -> str:
+    values: dict[str, Any] = {}
+    for path in paths:
+        *parents, last = path.split(".")
+        functools.reduce(lambda inner, key: inner.setdefault(key, {}), parents, values)[last] = None
     return yaml.safe_dump(values)
 
 
-@pytest.mark.parametrize("path", [*key_paths(DEFAULTS)])
-def test_an_empty_value_is_its_default_or_refused_with_its_name(path: str) -> None:
-    done = template(with_null(path))
-    if done.returncode:
-        assert f"missing property '{path.rpartition('.')[2]}'" in done.stderr
-    else:
-        assert done.stdout == render_text()
+def missing_paths(error: str) -> set[str]:
+    """The path of every value that helm misses, with dots."""
+    return {
+        f"{parent[1:]}/{name}".lstrip("/").replace("/", ".")
+        for parent, names in re.findall(r"at '(.*)': missing propert(?:y|ies) (.*)", error)
+        for name in re.findall(r"'(.*?)'", names)
+    }
+
+
+@pytest.mark.parametrize("helm", HELMS)
+@pytest.mark.parametrize("depth", range(4))
+def test_empty_values_are_their_defaults_or_refused_with_their_paths(depth: int, helm: str) -> None:
+    """All of a depth at once, as helm names each that it refuses."""
+    empty = {path for path in key_paths(DEFAULTS) if path.count(".") == depth}
+    refused = missing_paths(template(with_nulls(empty), helm=helm).stderr)
+    assert empty
+    assert refused <= empty
+    assert render_text(with_nulls(empty - refused), helm=helm) == render_text(helm=helm)
+
+
+def test_no_value_is_deeper() -> None:
+    assert max(path.count(".") for path in key_paths(DEFAULTS)) == 3
 
 
 @pytest.mark.parametrize("helm", HELMS)

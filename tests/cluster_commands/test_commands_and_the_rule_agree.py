@@ -33,6 +33,7 @@ from tests.testkit.cluster_commands.random_gpu_clusters import (
     WHOLE,
     random_gpu_cluster,
 )
+from tests.testkit.random_seeds import random_seeds
 
 RULE = "no-fitting-node"
 
@@ -65,7 +66,7 @@ def findings(
     return [finding.message for finding in found if finding.rule == RULE]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", random_seeds(0, 4))
 def test_where_the_rule_finds_no_node_why_finds_none(seed: int, tmp_path: Path) -> None:
     random = Random(seed)  # noqa: S311  # not a secret
     answers: Counter[tuple[bool, Answer]] = Counter()
@@ -117,7 +118,7 @@ def room(usage: Usage, node: str, resource: str) -> ResourceUsage | None:
     return next(rows, ResourceUsage(resource, 0, 0))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", random_seeds(0, 4))
 def test_gpus_has_room_for_what_why_says_can_run(seed: int, tmp_path: Path) -> None:
     random = Random(seed)  # noqa: S311  # not a secret
     known: Counter[str] = Counter()

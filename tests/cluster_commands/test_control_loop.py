@@ -11,6 +11,7 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from cluster import control_loop
 from cluster.api.errors import ClusterError, ConflictError, Object
 from cluster.control_loop import Controller, ControlLoop, LeaderElection, StoppedError, Watch
 
@@ -187,7 +188,8 @@ def test_a_loop_is_alive_if_all_its_controllers_are() -> None:
     assert not loop.alive
 
 
-def test_a_change_begins_a_pass_before_the_time_is_up() -> None:
+def test_a_change_begins_a_pass_before_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_loop, "_LEAST_SECONDS", 0.01)
     stop, changed, acted = threading.Event(), threading.Event(), list[str]()
 
     def changes() -> Iterator[None]:

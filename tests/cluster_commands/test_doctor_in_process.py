@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -42,6 +43,11 @@ POLICY, BINDING = (
 
 
 def exported(text: str = POLICY_HEADER) -> list[Object]:
+    return copy.deepcopy(_exported(text))
+
+
+@functools.cache
+def _exported(text: str) -> list[Object]:
     return [*policy_objects(load_policy(text, "a test"), ExportOptions(failure_policy="Ignore"))]
 
 
@@ -120,7 +126,7 @@ def _ill_typed(objects: dict[str, Object]) -> None:
 def test_what_is_not_as_it_was_written_is_wrong(
     change: Callable[[dict[str, Object]], None], subject: str, message: str
 ) -> None:
-    objects = {item["metadata"]["name"]: copy.deepcopy(item) for item in exported()}
+    objects = {item["metadata"]["name"]: item for item in exported()}
     change(objects)
     assert found(*objects.values())[subject] == (State.WRONG, message)
 
@@ -187,10 +193,15 @@ LOADED = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def files() -> dict[str, str]:
     options = ExportOptions(RegistrationOptions(default=Action.DENY))
-    write_folder(tmp_path, static_files(default_policy(), options, None, PurePosixPath("/a")))
+    return static_files(default_policy(), options, None, PurePosixPath("/a"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, files: dict[str, str]) -> Path:
+    write_folder(tmp_path, files)
     return tmp_path
 
 

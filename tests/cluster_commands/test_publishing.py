@@ -30,6 +30,12 @@ def pod(number: int) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"containers": containers}}
 
 
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write to an API server that needs no rest."""
+    monkeypatch.setattr(sinks, "_SECONDS", 0.0)
+
+
 def earlier(number: int) -> dict[str, Any]:
     return {"metadata": {"name": "gpuward-audit-2", "namespace": HOMES[number]}}
 

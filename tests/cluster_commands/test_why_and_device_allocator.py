@@ -22,6 +22,7 @@ from tests.testkit.device_allocation.allocators import (
     ask_gpuward,
 )
 from tests.testkit.paths import DATA
+from tests.testkit.random_seeds import random_seeds
 from tests.testkit.skipping import skip_missing
 
 _ALLOCATORS = {
@@ -44,7 +45,7 @@ def newest() -> KubernetesAllocator:
     return allocator("1.37")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", random_seeds(0, 10, fast=2))
 @pytest.mark.parametrize("release", ENABLED)
 def test_no_answer_differs_and_few_are_not_known(release: str, seed: int) -> None:
     one = allocator(release)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.testkit.control_plane.build import scheduler_filters
 from tests.testkit.control_plane.toolchain import BuildError
+from tests.testkit.random_seeds import random_seeds
 from tests.testkit.scheduling.filters import AT_ALL, ask_kube_scheduler, differences
 from tests.testkit.scheduling.random_clusters import random_scenario
 from tests.testkit.scheduling.remedies import after_all_remedies, broken_promises
@@ -59,13 +60,13 @@ def program() -> Path:
         skip_missing(str(error))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", random_seeds(0, 10, fast=2))
 def test_both_give_each_node_the_same_reasons(program: Path, seed: int) -> None:
     random = Random(seed)  # noqa: S311  # not a secret
     assert [*differences(program, [random_scenario(random) for _ in range(200)])] == []
 
 
-@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize("seed", random_seeds(100, 10, fast=2))
 def test_kube_scheduler_takes_a_pod_once_the_named_remedies_are_applied(
     program: Path, seed: int
 ) -> None:
@@ -74,7 +75,7 @@ def test_kube_scheduler_takes_a_pod_once_the_named_remedies_are_applied(
     assert [*broken_promises(program, scenarios)] == []
 
 
-@pytest.mark.parametrize("seed", range(200, 203))
+@pytest.mark.parametrize("seed", random_seeds(200, 3))
 def test_remedies_lead_to_a_node_in_the_end(program: Path, seed: int) -> None:
     """Where one remedy alone would not do, the next answer names the next."""
     random = Random(seed)  # noqa: S311  # the same

@@ -16,6 +16,7 @@ from policies.loading import load_policy
 from rules.engine.fixing import check
 from rules.profile.context import Context
 from tests.testkit.cases import TODAY, inventory_of
+from tests.testkit.random_seeds import random_seeds
 from tests.testkit.scheduling.random_clusters import Scenario, random_scenario
 
 RULE = "no-fitting-node"
@@ -39,7 +40,7 @@ def of_products(scenario: Scenario) -> Scenario:
     return Scenario(*parts)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", random_seeds(0, 2))
 def test_where_the_rule_finds_no_node_why_finds_none(seed: int) -> None:
     random = Random(seed)  # noqa: S311  # not a secret
     answers: Counter[tuple[bool, Answer]] = Counter()

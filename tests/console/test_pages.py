@@ -882,13 +882,18 @@ def hostile_pages() -> Iterator[tuple[str, str]]:
     yield "POST", "/playground"
 
 
-@pytest.mark.parametrize(("method", "path"), [*hostile_pages()], ids=lambda one: str(one)[:40])
-async def test_hostile_texts_stay_texts(method: str, path: str) -> None:
+@pytest.fixture(scope="module")
+def hostile() -> ClusterState:
     state = live_state(hostile_cluster())
     state.decision_log.take(HOSTILE, hostile_log())
-    manifest = yaml.safe_dump_all(hostile_cluster())
-    async with client_of(state) as client:
-        data = {"manifest": manifest, "namespace": HOSTILE} if method == "POST" else None
+    return state
+
+
+@pytest.mark.parametrize(("method", "path"), [*hostile_pages()], ids=lambda one: str(one)[:40])
+async def test_hostile_texts_stay_texts(hostile: ClusterState, method: str, path: str) -> None:
+    async with client_of(hostile) as client:
+        manifest = yaml.safe_dump_all(hostile_cluster()) if method == "POST" else ""
+        data = {"manifest": manifest, "namespace": HOSTILE} if manifest else None
         answer = await client.request(method, path, data=data)
         text = await answer.text()
     assert answer.status in {200, 404}, text

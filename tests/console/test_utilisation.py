@@ -179,7 +179,7 @@ def answering(handle: Handler) -> Iterator[str]:
             """Log nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"127.0.0.1:{server.server_port}"
@@ -258,7 +258,7 @@ def dripping(beginning: bytes) -> Iterator[str]:
                 return
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Drips) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"127.0.0.1:{server.server_address[1]}"

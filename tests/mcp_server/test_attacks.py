@@ -299,7 +299,7 @@ async def test_a_pipe_in_place_of_a_gitignore_holds_git_up_and_not_the_call(plac
     make_repository(place.folder)
     place.write("sub/pod.yaml")
     os.mkfifo(place.folder / "sub" / ".gitignore")
-    async with place.serve() as assistant:
+    async with place.serve(git_seconds=0.5) as assistant:
         reply = await assistant("lint")
     assert {finding["file"] for finding in reply.document["findings"]} == {"sub/pod.yaml"}
     assert "cannot say what Git ignores, so nothing is left out" in reply.everything

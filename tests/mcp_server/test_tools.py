@@ -14,6 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from gpuward.mcp_server import confinement, processes, server, tools
+from gpuward.mcp_server.cli import main
 from tests.mcp_server.conftest import TAKER, Assistant, Place
 from tests.testkit.cluster_commands.gpu_objects import node, pod
 from tests.testkit.cluster_commands.paged_server import Listed, paged_server
@@ -282,16 +283,18 @@ def test_a_message_that_is_too_long_does_not_end_the_server(place: Place) -> Non
         (("--policy", "nowhere.yaml"), "--policy: nowhere.yaml is no file"),
     ],
 )
-def test_wrong_options_are_refused(place: Place, options: tuple[str, ...], reason: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpuward", "mcp", *options],
-        cwd=place.folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, reason in done.stderr) == (2, True), done.stderr
+def test_wrong_options_are_refused(
+    place: Place,
+    options: tuple[str, ...],
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(place.folder)
+    with pytest.raises(SystemExit) as refused:
+        main([*options])
+    assert refused.value.code == 2
+    assert reason in capsys.readouterr().err
 
 
 def test_without_the_sdk_the_command_says_which_extra_has_it() -> None:

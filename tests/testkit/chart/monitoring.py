@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.testkit.chart.rendering import Manifest, find_one, render
+from tests.testkit.chart.rendering import WITHOUT_COLLECTION, Manifest, find_one, render
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.paths import DOCS
 
@@ -91,7 +92,10 @@ def rules_file(folder: Path, rules: list[Any]) -> Path:
 def run_promtool(tools: Programs, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run promtool."""
     command = [str(tools["promtool"]), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    environment = {**os.environ, **WITHOUT_COLLECTION}
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def _fill_variables(expression: str) -> str:
