@@ -15,10 +15,18 @@ from kubeyaml.model import (
     YamlError,
     line_and_column,
 )
-from kubeyaml.reader import CachedReader, EncodingError, decode, read, split
+from kubeyaml.reader import (
+    CachedReader,
+    EncodingError,
+    ReaderOfKnown,
+    decode,
+    read,
+    split,
+)
 
 __all__ = [
     "CachedReader",
+    "ReaderOfKnown",
     "Chunk",
     "Document",
     "Duplicate",

@@ -31,7 +31,7 @@ from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
 from rules.workloads.object_kinds import NODE_POOL_KINDS, QUOTA_PATHS
 from rules.workloads.pod_search import JsonNode
-from sources.sources import has_placeholder, is_manifest_text
+from sources.sources import has_manifest_texts, has_placeholder, is_manifest_text
 
 # Some kinds have a number of GPUs under this key, and make a resource of it.
 _GPU_COUNT_KEY = "gpu"
@@ -160,6 +160,7 @@ def _gpu_fields(
     seen: set[tuple[str, str]] = set()
     privileged: Path | None = None
     group = group_of(as_object(raw)) if reads_texts else ""
+    has_texts = has_manifest_texts(group)
     texts = _Texts(is_read=reads_texts)
     visited: list[JsonNode] = []
     waiting = [_Place(JsonNode(raw), None)]
@@ -169,24 +170,26 @@ def _gpu_fields(
         is_pod = text_path is None and pods.has(base, node)
         has_pods = has_pods or is_pod
         for key, name, value in _keys_and_names(held):
-            if text_path is None and pods.has_text(base, node, key):
+            if key == _PATCH_FIELD and text_path is None and pods.has_text(base, node, key):
                 has_pods = True
-            elif is_manifest_text(group, key, held) and texts.is_yaml(held[key]):
+            elif has_texts and is_manifest_text(group, key, held) and texts.is_yaml(held[key]):
                 continue  # rules evaluate what is in it
             elif not is_pod or key == _PATCH_FIELD:
-                may_tell = _may_tell(name, value)
-                kind, what = _kind_and_name(name, value, node, profile) if may_tell else ("", "")
-                is_new = (kind, what) not in seen if kind in _KINDS_BY_NAME else kind not in kinds
-                is_wanted = len(found) < _MAX_FIELDS and not (text_path and kind == _REQUEST_KIND)
-                if kind and is_new and is_wanted:
-                    kinds.add(kind)
-                    seen.add((kind, what))
-                    path = text_path or (*base, *node.path, key)
-                    found.append((path, what, kind == _REQUEST_KIND))
+                kind, what = "", ""
+                if _may_tell(name, value):
+                    kind, what = _kind_and_name(name, value, node, profile)
+                if kind and len(found) < _MAX_FIELDS and not (text_path and kind == _REQUEST_KIND):
+                    by_name = kind in _KINDS_BY_NAME
+                    if (kind, what) not in seen if by_name else kind not in kinds:
+                        kinds.add(kind)
+                        seen.add((kind, what))
+                        path = text_path or (*base, *node.path, key)
+                        found.append((path, what, kind == _REQUEST_KIND))
                 if name == _PRIVILEGED and _is_true(value) and privileged is None:
                     privileged = text_path or (*base, *node.path, key)
-                read_values = texts.values_in(key, held) if text_path is None else ()
-                waiting += [_Place(JsonNode(v), (*base, *node.path, key)) for v in read_values]
+                if text_path is None and isinstance(held[key], str):
+                    read_values = texts.values_in(held[key])
+                    waiting += [_Place(JsonNode(v), (*base, *node.path, key)) for v in read_values]
         if not is_pod:
             skipped = _UNREAD_FIELDS if node.parent is None and "kind" in held else ()
             children = [child for child in node.children() if child.key not in skipped]
@@ -224,10 +227,9 @@ class _Texts:
             return False
         return True
 
-    def values_in(self, key: str | int, holder: Any) -> Iterator[dict[str, Any] | list[Any]]:
-        """Yield what the documents in the text at `key` hold, if it is YAML that tells of GPUs."""
-        text = holder[key]
-        if not isinstance(text, str) or len(text) > self._characters_left:
+    def values_in(self, text: str) -> Iterator[dict[str, Any] | list[Any]]:
+        """Yield what the documents in `text` hold, if it is YAML that tells of GPUs."""
+        if len(text) > self._characters_left:
             return
         if not _MAY_BE_YAML(text) or not _TELLS_OF_GPUS(text):
             return

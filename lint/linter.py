@@ -49,10 +49,9 @@ from sources.sources import (
     DISK,
     KUSTOMIZATION_FILES,
     Input,
-    InputFile,
+    InputReader,
     SkippedSource,
     Source,
-    StandardInput,
     UnreadableSource,
     has_manifest_texts,
 )
@@ -63,8 +62,14 @@ if TYPE_CHECKING:
 
 _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
+_MAX_KEPT_CHARACTERS = 4 << 20
+# What is read of them takes some twenty times as many bytes.
+_MAX_KEPT_DOCUMENT_CHARACTERS = 1 << 20
 # One of them is in every file that `manifests_of_other_programs` reads.
-_WORDS_OF_OTHER_PROGRAMS = ("k8s", "openshift_raw", "podSpec", "pod_spec")
+_WORDS_OF_OTHER_PROGRAMS = (
+    *("k8s:", "k8s ", "k8s\t", "k8s_raw", "openshift_raw"),
+    *("podSpec", "pod_spec"),
+)
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} texts, such as those of ConfigMaps, one in another"
 )
@@ -144,6 +149,9 @@ class Linter:
         self._kustomizations = kustomizations or Kustomizations(DISK)
         self._owners = Owners()
         self._inventories: dict[object, Inventory] = {}
+        # A fix of one file may change another, if that is a link to it.
+        kept = 0 if fixes.fixer else _MAX_KEPT_CHARACTERS
+        self._input_reader = InputReader(kept, _MAX_KEPT_DOCUMENT_CHARACTERS)
 
     def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
         """Return the policy for the file called `name`, or for what is rendered from that folder.
@@ -183,7 +191,7 @@ class Linter:
         chart.
         """
         for given in inputs:
-            item = given.read() if isinstance(given, InputFile | StandardInput) else given
+            item = self._input_reader.read(given)
             if isinstance(item, Source):
                 if item.is_rendering:
                     self.results.renderings += 1
@@ -361,6 +369,7 @@ class Linter:
             profile=profile,
             context=self.context,
             kustomizations=self._kustomizations,
+            reader=self._input_reader,
         )
 
     def _items(self, current: _CurrentFile) -> Iterator[tuple[File, DocumentResult]]:
