@@ -26,7 +26,6 @@ from kubeyaml.reader import (
 
 __all__ = [
     "CachedReader",
-    "ReaderOfKnown",
     "Chunk",
     "Document",
     "Duplicate",
@@ -36,6 +35,7 @@ __all__ = [
     "Limits",
     "Lines",
     "Place",
+    "ReaderOfKnown",
     "YamlError",
     "decode",
     "line_and_column",

@@ -32,7 +32,7 @@ from lint.suppressions import Suppressions
 from reports.findings import RULE_BY_NAME, SuppressedFinding, locate_finding
 from reports.owners import Owners
 from reports.results import InputNotEvaluated, Results
-from rules.base.json_values import Json, as_object, as_text
+from rules.base.json_values import Json, as_text
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException, RuleSet
@@ -41,7 +41,6 @@ from rules.objects.object_ref import group_of
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.discovery import flatten_lists
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
 from sources.policy_file import FilePolicy, OnePolicy, Policies
@@ -308,7 +307,7 @@ class Linter:
     def _evaluate_texts(self, file: File, item: EvaluatedDocument, current: _CurrentFile) -> None:
         """Evaluate the manifests in texts of ConfigMaps and Secrets, and in commands of pods."""
         document, pods = item.document, item.result.pod_paths
-        objects = [raw for raw, _ in flatten_lists(as_object(document.value), ())]
+        objects = [raw for raw, _ in item.objects]
         has_texts = any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects)
         has_applied = any(has_manifest_texts(group_of(raw)) for raw in objects)
         has_commands = pods and file.may_have_manifest_in_command
@@ -381,12 +380,13 @@ class Linter:
     def _report(self, file: File, item: EvaluatedDocument, current: _CurrentFile) -> None:
         document, result, results = item.document, item.result, self.results
         context, policy = current.context, current.policy
-        listed = list(flatten_lists(as_object(document.value), ()))
-        for raw, _ in listed:
+        for raw, _ in item.objects:
             self._owners.add(raw, context.namespace)
         # Without a policy file it is not known what the cluster allows.
         known = policy.policy if policy.file else None
-        add_gpu_exception_remarks(results, file, document, listed, policy=known, context=context)
+        add_gpu_exception_remarks(
+            results, file, document, item.objects, policy=known, context=context
+        )
         results.objects += item.object_count
         self._report_findings(file, item, current.evaluator)
         report_unread_inputs(
@@ -397,7 +397,9 @@ class Linter:
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
         results.remarks += misplaced_field_remarks(file, document, result)
         results.remarks += component_remarks(file, document, result)
-        results.remarks += unread_remarks(file, document, listed, result, policy.rules.profile)
+        results.remarks += unread_remarks(
+            file, document, item.objects, result, policy.rules.profile
+        )
 
     def _report_values(self, current: _CurrentFile) -> None:
         """Report what is wrong in the values of a chart, unless a rendering shows it."""

@@ -326,11 +326,14 @@ class InputReader:
 
     def read(self, given: Input) -> Source | SkippedSource | UnreadableSource:
         """The text of an input, whose documents may be known."""
-        item = given if not isinstance(given, InputFile) else self._kept.pop(given, given)
-        if isinstance(item, InputFile | StandardInput):
-            item = item.read()
-        elif item is not given:
+        item: Source | SkippedSource | UnreadableSource
+        if isinstance(given, InputFile) and given in self._kept:
+            item = self._kept.pop(given)
             self._left += len(item.text)
+        elif isinstance(given, InputFile | StandardInput):
+            item = given.read()
+        else:
+            item = given
         if isinstance(item, Source) and item.reader is None:
             return item._replace(reader=self._known_documents)
         return item
