@@ -15,7 +15,14 @@ from kubeyaml.model import (
     YamlError,
     line_and_column,
 )
-from kubeyaml.reader import CachedReader, EncodingError, decode, read, split
+from kubeyaml.reader import (
+    CachedReader,
+    EncodingError,
+    ReaderOfKnown,
+    decode,
+    read,
+    split,
+)
 
 __all__ = [
     "CachedReader",
@@ -28,6 +35,7 @@ __all__ = [
     "Limits",
     "Lines",
     "Place",
+    "ReaderOfKnown",
     "YamlError",
     "decode",
     "line_and_column",

@@ -134,6 +134,7 @@ class Composer:
             raise explain_error(problem, event, self._text, self.base) from problem
         if type(event) is yaml.DocumentStartEvent:
             raise self._refusal("kubectl ignores this second document; start it with ---", event)
+        del self._next_event  # and the parser, which may be large
 
     def _node(self, event: Any, key_start: int, key_end: int) -> tuple[Any, RawPlace]:
         """Return the value and the place of the node that begins with `event`.

@@ -128,17 +128,30 @@ class CachedReader:
 
     def __init__(self, size: int) -> None:
         self._left = size
-        self._known: dict[str, Composer] = {}
+        self.known: dict[str, Composer] = {}
+        """the texts that were read, with what has read them"""
 
     def read(self, chunk: Chunk) -> Document | None:
         """The document of a chunk, or None if it has none. Raises YamlError."""
-        composer = self._known.get(chunk.text) if chunk.error is None else None
+        composer = self.known.get(chunk.text) if chunk.error is None else None
         if composer is None:
             composer = _run_composer(chunk, DEFAULT_LIMITS)
             if len(chunk.text) <= self._left:
                 self._left -= len(chunk.text)
-                self._known[chunk.text] = composer
+                self.known[chunk.text] = composer
         return _document_of(chunk, composer)
+
+
+class ReaderOfKnown:
+    """Reads chunks as `read` does, but for those that a CachedReader knows. It keeps nothing."""
+
+    def __init__(self, cached: CachedReader) -> None:
+        self._known = cached.known
+
+    def read(self, chunk: Chunk) -> Document | None:
+        """The document of a chunk, or None if it has none. Raises YamlError."""
+        composer = self._known.get(chunk.text) if chunk.error is None else None
+        return _document_of(chunk, composer or _run_composer(chunk, DEFAULT_LIMITS))
 
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")

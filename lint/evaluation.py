@@ -1,7 +1,7 @@
 """Evaluate the documents of a file, and report what of them cannot be evaluated."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from kubeyaml import Document
 from lint.suppressions import Suppressions, find_suppressions
@@ -28,9 +28,13 @@ _NO_OBJECT_REASON = "no YAML, and no object of Kubernetes: it has neither an api
 
 
 class EvaluatedDocument(NamedTuple):
-    """A document, its comments that suppress rules, and what the rules say about it."""
+    """A document, its comments that suppress rules, and what the rules say about it.
+
+    `objects` are those in it, each with its path; `object_count` is how many it says that it has.
+    """
 
     document: Document
+    objects: Sequence[tuple[Mapping[str, Any], Path]]
     object_count: int
     comments: Suppressions
     result: EvaluationResult
@@ -62,17 +66,18 @@ class Evaluator:
 
     def evaluate(self, file: File, document: Document) -> EvaluatedDocument | InputNotEvaluated:
         """Return the result of the rules for one document."""
-        objects = _count_objects(document.value)
-        if oversized := _oversized_object(file, document, self._rules.profile):
+        objects = objects_in(document)
+        object_count = _count_objects(document.value)
+        if oversized := _oversized_object(file, document, objects, self._rules.profile):
             return oversized
         comments = find_suppressions(file, document, _document_end(file, document))
-        steps = StepLimit(MAX_STEPS * objects)
+        steps = StepLimit(MAX_STEPS * object_count)
         try:
             result = check(document.value, self._rules, self._context, comments.suppresses, steps)
         except TooManyStepsError:
             why = "its size: the rules take too many steps"
             return too_large_object(file, document, (), why)
-        return EvaluatedDocument(document, objects, comments, result)
+        return EvaluatedDocument(document, objects, object_count, comments, result)
 
     def fix(
         self,
@@ -137,6 +142,11 @@ def _suppress_all_but(only: Finding, suppress: Suppress) -> Suppress:
     return is_suppressed
 
 
+def objects_in(document: Document) -> list[tuple[Mapping[str, Any], Path]]:
+    """The objects in a document, which may be a list of them, each with its path."""
+    return [*flatten_lists(as_object(document.value), ())]
+
+
 def _count_objects(manifest: Json) -> int:
     raw = as_object(manifest)
     items = raw.get("items")
@@ -149,14 +159,19 @@ def _document_end(file: File, document: Document) -> int:
     return len(file.source.text) if after < 0 else after
 
 
-def _oversized_object(file: File, document: Document, profile: Profile) -> InputNotEvaluated | None:
+def _oversized_object(
+    file: File,
+    document: Document,
+    objects: Iterable[tuple[Mapping[str, Any], Path]],
+    profile: Profile,
+) -> InputNotEvaluated | None:
     """The first object of the document that admission would not evaluate for its size.
 
     Objects in which there is nothing to evaluate, such as definitions of resources and dashboards,
     may be of any size.
     """
     size = document.place.end - document.place.start
-    for raw, path in flatten_lists(as_object(document.value), ()):
+    for raw, path in objects:
         why = oversized_reason(raw, size)
         if why and next(find_subjects({**raw}, profile), None) is not None:
             return too_large_object(file, document, path, why)

@@ -6,8 +6,8 @@ admission.
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from itertools import islice
-from typing import Any, NamedTuple
+from itertools import islice, repeat
+from typing import Any
 
 from kubeyaml import YamlError, read, split
 from rules.base.json_values import Json, Path, as_object, as_text
@@ -31,7 +31,7 @@ from rules.workloads.discovery import flatten_lists
 from rules.workloads.kinds import CAPACITY_GROUPS, PATTERN_GROUPS
 from rules.workloads.object_kinds import NODE_POOL_KINDS, QUOTA_PATHS
 from rules.workloads.pod_search import JsonNode
-from sources.sources import has_placeholder, is_manifest_text
+from sources.sources import has_manifest_texts, has_placeholder, is_manifest_text
 
 # Some kinds have a number of GPUs under this key, and make a resource of it.
 _GPU_COUNT_KEY = "gpu"
@@ -154,54 +154,72 @@ def _gpu_fields(
 
     Of each field the path, the name, and whether it is a request. Nothing inside of pods counts.
     """
-    found: list[tuple[Path, str, bool]] = []
+    found = _FoundFields()
     has_pods = False
-    kinds: set[str] = set()
-    seen: set[tuple[str, str]] = set()
     privileged: Path | None = None
     group = group_of(as_object(raw)) if reads_texts else ""
+    has_texts = has_manifest_texts(group)
     texts = _Texts(is_read=reads_texts)
     visited: list[JsonNode] = []
-    waiting = [_Place(JsonNode(raw), None)]
+    # The values, and the path of the text that each is in; None if it is in none.
+    waiting: list[tuple[JsonNode, Path | None]] = [(JsonNode(raw), None)]
     while waiting:
         node, text_path = waiting.pop()
         held = node.value
         is_pod = text_path is None and pods.has(base, node)
         has_pods = has_pods or is_pod
         for key, name, value in _keys_and_names(held):
-            if text_path is None and pods.has_text(base, node, key):
-                has_pods = True
-            elif is_manifest_text(group, key, held) and texts.is_yaml(held[key]):
+            is_patch = key == _PATCH_FIELD
+            is_text_of_pod = is_patch and text_path is None and pods.has_text(base, node, key)
+            has_pods = has_pods or is_text_of_pod
+            if is_text_of_pod or (
+                has_texts and is_manifest_text(group, key, held) and texts.is_yaml(held[key])
+            ):
                 continue  # rules evaluate what is in it
-            elif not is_pod or key == _PATCH_FIELD:
-                may_tell = _may_tell(name, value)
-                kind, what = _kind_and_name(name, value, node, profile) if may_tell else ("", "")
-                is_new = (kind, what) not in seen if kind in _KINDS_BY_NAME else kind not in kinds
-                is_wanted = len(found) < _MAX_FIELDS and not (text_path and kind == _REQUEST_KIND)
-                if kind and is_new and is_wanted:
-                    kinds.add(kind)
-                    seen.add((kind, what))
+            if not is_pod or is_patch:
+                if _may_tell(name, value):
+                    told = _kind_and_name(name, value, node, profile)
                     path = text_path or (*base, *node.path, key)
-                    found.append((path, what, kind == _REQUEST_KIND))
+                    found.add(*told, path, is_in_text=bool(text_path))
                 if name == _PRIVILEGED and _is_true(value) and privileged is None:
                     privileged = text_path or (*base, *node.path, key)
-                read_values = texts.values_in(key, held) if text_path is None else ()
-                waiting += [_Place(JsonNode(v), (*base, *node.path, key)) for v in read_values]
+                if text_path is None and isinstance(held[key], str):
+                    read_values = map(JsonNode, texts.values_in(held[key]))
+                    waiting += zip(read_values, repeat((*base, *node.path, key)))
         if not is_pod:
-            skipped = _UNREAD_FIELDS if node.parent is None and "kind" in held else ()
-            children = [child for child in node.children() if child.key not in skipped]
-            waiting += [_Place(child, text_path) for child in children[::-1]]
+            waiting += zip(_read_children(node)[::-1], repeat(text_path))
             visited.append(node)
-    if privileged and (kinds or any(_has_sign_of_gpus(node, profile) for node in visited)):
-        found.append((privileged, f"{_PRIVILEGED}: true", False))
-    return found, has_pods
+    if privileged and (found.kinds or any(map(_has_sign_of_gpus, visited, repeat(profile)))):
+        found.fields.append((privileged, f"{_PRIVILEGED}: true", False))
+    return found.fields, has_pods
 
 
-class _Place(NamedTuple):
-    """A value, and the path of the text that it is in; None if it is in none."""
+def _read_children(node: JsonNode) -> list[JsonNode]:
+    if node.parent is not None or "kind" not in node.value:
+        return node.children()
+    return [child for child in node.children() if child.key not in _UNREAD_FIELDS]
 
-    node: JsonNode
-    text_path: Path | None
+
+class _FoundFields:
+    """The fields of an object that tell of GPUs: each with its path, and whether it is a request.
+
+    `kinds` are those of the fields.
+    """
+
+    def __init__(self) -> None:
+        self.fields: list[tuple[Path, str, bool]] = []
+        self.kinds: set[str] = set()
+        self._seen: set[tuple[str, str]] = set()
+
+    def add(self, kind: str, name: str, path: Path, *, is_in_text: bool) -> None:
+        """Add a field of a new kind or name; no request that is in a text."""
+        by_name = kind in _KINDS_BY_NAME
+        is_new = (kind, name) not in self._seen if by_name else kind not in self.kinds
+        is_request = kind == _REQUEST_KIND
+        if kind and is_new and len(self.fields) < _MAX_FIELDS and not (is_in_text and is_request):
+            self.kinds.add(kind)
+            self._seen.add((kind, name))
+            self.fields.append((path, name, is_request))
 
 
 class _Texts:
@@ -224,10 +242,9 @@ class _Texts:
             return False
         return True
 
-    def values_in(self, key: str | int, holder: Any) -> Iterator[dict[str, Any] | list[Any]]:
-        """Yield what the documents in the text at `key` hold, if it is YAML that tells of GPUs."""
-        text = holder[key]
-        if not isinstance(text, str) or len(text) > self._characters_left:
+    def values_in(self, text: str) -> Iterator[dict[str, Any] | list[Any]]:
+        """Yield what the documents in `text` hold, if it is YAML that tells of GPUs."""
+        if len(text) > self._characters_left:
             return
         if not _MAY_BE_YAML(text) or not _TELLS_OF_GPUS(text):
             return

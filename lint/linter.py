@@ -32,7 +32,7 @@ from lint.suppressions import Suppressions
 from reports.findings import RULE_BY_NAME, SuppressedFinding, locate_finding
 from reports.owners import Owners
 from reports.results import InputNotEvaluated, Results
-from rules.base.json_values import Json, as_object, as_text
+from rules.base.json_values import Json, as_text
 from rules.engine.evaluation import EvaluationResult
 from rules.engine.fixing import check
 from rules.engine.rule_set import PolicyException, RuleSet
@@ -41,7 +41,6 @@ from rules.objects.object_ref import group_of
 from rules.placement.node_labels import GPU_MEM
 from rules.profile.context import Context
 from rules.profile.profile import Profile
-from rules.workloads.discovery import flatten_lists
 from sources.kustomization_files import Kustomizations
 from sources.manifests import File, UnparsedDocument
 from sources.policy_file import FilePolicy, OnePolicy, Policies
@@ -49,10 +48,9 @@ from sources.sources import (
     DISK,
     KUSTOMIZATION_FILES,
     Input,
-    InputFile,
+    InputReader,
     SkippedSource,
     Source,
-    StandardInput,
     UnreadableSource,
     has_manifest_texts,
 )
@@ -63,8 +61,14 @@ if TYPE_CHECKING:
 
 _KINDS_WITH_TEXTS = ("ConfigMap", "Secret")
 _MAX_DEPTH = 4
+_MAX_KEPT_CHARACTERS = 4 << 20
+# What is read of them takes some twenty times as many bytes.
+_MAX_KEPT_DOCUMENT_CHARACTERS = 1 << 20
 # One of them is in every file that `manifests_of_other_programs` reads.
-_WORDS_OF_OTHER_PROGRAMS = ("k8s", "openshift_raw", "podSpec", "pod_spec")
+_WORDS_OF_OTHER_PROGRAMS = (
+    *("k8s:", "k8s ", "k8s\t", "k8s_raw", "openshift_raw"),
+    *("podSpec", "pod_spec"),
+)
 _TOO_DEEP_MESSAGE = (
     f"a manifest in more than {_MAX_DEPTH} texts, such as those of ConfigMaps, one in another"
 )
@@ -144,6 +148,9 @@ class Linter:
         self._kustomizations = kustomizations or Kustomizations(DISK)
         self._owners = Owners()
         self._inventories: dict[object, Inventory] = {}
+        # A fix of one file may change another, if that is a link to it.
+        kept = 0 if fixes.fixer else _MAX_KEPT_CHARACTERS
+        self._input_reader = InputReader(kept, _MAX_KEPT_DOCUMENT_CHARACTERS)
 
     def policy_of(self, name: str, *, is_folder: bool = False) -> FilePolicy:
         """Return the policy for the file called `name`, or for what is rendered from that folder.
@@ -183,7 +190,7 @@ class Linter:
         chart.
         """
         for given in inputs:
-            item = given.read() if isinstance(given, InputFile | StandardInput) else given
+            item = self._input_reader.read(given)
             if isinstance(item, Source):
                 if item.is_rendering:
                     self.results.renderings += 1
@@ -300,7 +307,7 @@ class Linter:
     def _evaluate_texts(self, file: File, item: EvaluatedDocument, current: _CurrentFile) -> None:
         """Evaluate the manifests in texts of ConfigMaps and Secrets, and in commands of pods."""
         document, pods = item.document, item.result.pod_paths
-        objects = [raw for raw, _ in flatten_lists(as_object(document.value), ())]
+        objects = [raw for raw, _ in item.objects]
         has_texts = any(as_text(raw.get("kind")) in _KINDS_WITH_TEXTS for raw in objects)
         has_applied = any(has_manifest_texts(group_of(raw)) for raw in objects)
         has_commands = pods and file.may_have_manifest_in_command
@@ -361,6 +368,7 @@ class Linter:
             profile=profile,
             context=self.context,
             kustomizations=self._kustomizations,
+            reader=self._input_reader,
         )
 
     def _items(self, current: _CurrentFile) -> Iterator[tuple[File, DocumentResult]]:
@@ -372,12 +380,13 @@ class Linter:
     def _report(self, file: File, item: EvaluatedDocument, current: _CurrentFile) -> None:
         document, result, results = item.document, item.result, self.results
         context, policy = current.context, current.policy
-        listed = list(flatten_lists(as_object(document.value), ()))
-        for raw, _ in listed:
+        for raw, _ in item.objects:
             self._owners.add(raw, context.namespace)
         # Without a policy file it is not known what the cluster allows.
         known = policy.policy if policy.file else None
-        add_gpu_exception_remarks(results, file, document, listed, policy=known, context=context)
+        add_gpu_exception_remarks(
+            results, file, document, item.objects, policy=known, context=context
+        )
         results.objects += item.object_count
         self._report_findings(file, item, current.evaluator)
         report_unread_inputs(
@@ -388,7 +397,9 @@ class Linter:
         results.remarks += key_and_comment_remarks(file, document, comments, RULE_NAMES)
         results.remarks += misplaced_field_remarks(file, document, result)
         results.remarks += component_remarks(file, document, result)
-        results.remarks += unread_remarks(file, document, listed, result, policy.rules.profile)
+        results.remarks += unread_remarks(
+            file, document, item.objects, result, policy.rules.profile
+        )
 
     def _report_values(self, current: _CurrentFile) -> None:
         """Report what is wrong in the values of a chart, unless a rendering shows it."""

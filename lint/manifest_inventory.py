@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from kubeyaml import YamlError, read, split
+from kubeyaml import YamlError, split
 from reports.results import InputNotEvaluated, Remark, Results
 from rules.inventory.builder import MIG_CONFIGS
 from rules.inventory.inventory import EMPTY_INVENTORY, KINDS, ConfigMap, Inventory, Secret
@@ -29,7 +29,7 @@ from rules.workloads.referred_objects import (
     variables_of_runtimes,
 )
 from sources.kustomization_files import Kustomizations
-from sources.sources import DISK, LARGE_BYTES, MAX_BYTES, Input, InputFile, Source
+from sources.sources import LARGE_BYTES, Input, InputFile, InputReader, Source
 
 _KINDS_WITH_VARIABLES = (ConfigMap.__name__, Secret.__name__)
 
@@ -40,15 +40,15 @@ def gather_inventory(
     profile: Profile,
     context: Context,
     kustomizations: Kustomizations,
+    reader: InputReader,
 ) -> Inventory:
     """Return the objects of `inputs` as an inventory; what it lacks is remarked in `results`.
 
     Standard input is left out, because it can be read only once.
-
     """
-    gatherer = _InventoryGatherer(profile, context, kustomizations)
+    gatherer = _InventoryGatherer(profile, context, kustomizations, reader)
     try:
-        for source in _relevant_sources(inputs, gatherer.may_matter):
+        for source in _relevant_sources(inputs, gatherer.may_matter, reader):
             gatherer.add(source)
     except Exception as error:  # noqa: BLE001  # a bug of ours must not hide what rules find without
         why = f"please report it: {type(error).__name__}: {error}"
@@ -61,12 +61,19 @@ def gather_inventory(
 
 
 class _InventoryGatherer:
-    def __init__(self, profile: Profile, context: Context, kustomizations: Kustomizations) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        context: Context,
+        kustomizations: Kustomizations,
+        reader: InputReader,
+    ) -> None:
         self._variables = variables_of_runtimes(profile).beginnings
         self.builder = new_builder(profile)
         self._profile = profile
         self._context = context
         self._kustomizations = kustomizations
+        self._documents = reader.documents
         self._kind = _search_of_kinds(kind for kind in KINDS if kind not in _KINDS_WITH_VARIABLES)
         self._has_variables = _search_of_kinds(_KINDS_WITH_VARIABLES)
 
@@ -86,7 +93,7 @@ class _InventoryGatherer:
             if not self.may_matter(chunk.text):
                 continue
             try:
-                document = read(chunk)
+                document = self._documents.read(chunk)
             except YamlError:
                 continue  # the linter reports it
             if document is not None and _may_be_patch(chunk.text):
@@ -125,33 +132,23 @@ def _search_of_kinds(kinds: Iterable[str]) -> Callable[[str], Any]:
 
 
 def _relevant_sources(
-    inputs: Iterable[Input], may_matter: Callable[[str], bool]
+    inputs: Iterable[Input], may_matter: Callable[[str], bool], reader: InputReader
 ) -> Iterator[Source]:
     """The inputs that can be read twice, as far as their text may matter."""
     for given in inputs:
-        if isinstance(given, InputFile):
-            yield from _relevant_sources_of_file(given, may_matter)
-        elif isinstance(given, Source) and may_matter(given.text):
-            yield given
+        sources = _sources_of_file(given, reader) if isinstance(given, InputFile) else (given,)
+        yield from (s for s in sources if isinstance(s, Source) and may_matter(s.text))
 
 
-def _relevant_sources_of_file(
-    given: InputFile, may_matter: Callable[[str], bool]
-) -> Iterator[Source]:
+def _sources_of_file(file: InputFile, reader: InputReader) -> Iterable[Input]:
     try:
-        status = os.stat(given.name)
-        if not stat.S_ISREG(status.st_mode):
-            return
-        if status.st_size >= LARGE_BYTES:
-            from sources.large_files import split_large_inputs  # noqa: PLC0415  # few are large
-
-            parts = split_large_inputs((given,))
-            yield from (p for p in parts if isinstance(p, Source) and may_matter(p.text))
-            return
-        content = DISK.read(given.name, MAX_BYTES + 1)
+        status = os.stat(file.name)
     except OSError:
-        return  # the linter reports it
-    if may_matter(content.decode(errors="replace")) and given.refusal() is None:
-        source = given.to_source(content)
-        if isinstance(source, Source):
-            yield source
+        return ()  # the linter reports it
+    if not stat.S_ISREG(status.st_mode):
+        return ()
+    if status.st_size < LARGE_BYTES:
+        return (reader.read_ahead(file),)
+    from sources.large_files import split_large_inputs  # noqa: PLC0415  # few are large
+
+    return split_large_inputs((file,))

@@ -130,6 +130,7 @@ def other_file_remarks(
     docker compose and of CI systems are read with `--also`.
     """
     name, is_read = file.source.name, file.source.is_rendering or file.has_values
+    is_read = is_read or not file.may_have_other_documents
     if is_read or (uses_values and uses_values(name)):
         return
     if not any(word in file.source.text for word in _WORDS_ABOUT_GPUS):

@@ -397,7 +397,7 @@ def manifests_of_other_programs(file: File) -> Iterator[Source | SkippedSource]:
         return
     for chunk in islice(split(text), MAX_DOCUMENTS):
         try:
-            document = read(chunk)
+            document = file.source.read_document(chunk)
         except YamlError:
             continue  # `File.manifests` yields it as one that could not be parsed
         if document is None or is_kubernetes(document.value):

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
-from kubeyaml import Chunk, Document, LimitError, Lines, Place, YamlError, read, split
+from kubeyaml import Chunk, Document, LimitError, Lines, Place, YamlError, split
 from rules.base.json_values import Path
 from sources.sources import Source, has_placeholder
 
@@ -181,7 +181,11 @@ class File:
         It is a here-document, an object in flow style, or one that begins a quoted text.
         """
         text = self.source.text
-        return "<<" in text or _OBJECT_IN_TEXT.search(text) is not None
+        if "<<" in text:
+            return True
+        # In most files each object begins on a line of its own, which is much faster to see.
+        *before, _ = text.split("apiVersion")
+        return not all(map(_ends_before_object, before)) and bool(_OBJECT_IN_TEXT.search(text))
 
     @cached_property
     def _lines(self) -> Lines:
@@ -240,7 +244,6 @@ class File:
 
     def manifests(self) -> Iterator[Document | UnparsedDocument]:
         """Every Kubernetes object in the file; other documents are skipped silently."""
-        read_chunk = self.source.reader.read if self.source.reader else read
         other_chunks: list[Chunk] = []
         for number, chunk in enumerate(split(self.source.text)):
             if number >= MAX_DOCUMENTS:
@@ -248,7 +251,7 @@ class File:
                 yield UnparsedDocument(line, 1, f"more than {MAX_DOCUMENTS} documents in one file")
                 return
             try:
-                document = read_chunk(chunk)
+                document = self.source.read_document(chunk)
             except YamlError as error:
                 if not _is_other_json(chunk.text):
                     yield self._unparsed(chunk, error)
@@ -277,7 +280,7 @@ class File:
             may_be_object=isinstance(error, LimitError) or _MAY_BE_OBJECT(chunk.text) is not None,
         )
 
-    @property
+    @cached_property
     def has_values(self) -> bool:
         """Return whether the file has a chart's values, by its name or that of its folder."""
         return not self.source.is_rendering and _is_values_file(self.source.name)
@@ -287,6 +290,11 @@ class File:
         if self.has_values:
             yield from self.other_documents()
 
+    @property
+    def may_have_other_documents(self) -> bool:
+        """Return whether `other_documents` may yield some."""
+        return self._other_chunks != []
+
     def other_documents(self) -> Iterator[Document]:
         """The documents that are no objects of Kubernetes."""
         chunks: Iterable[Chunk] = islice(split(self.source.text), MAX_DOCUMENTS)
@@ -294,7 +302,7 @@ class File:
             chunks = self._other_chunks
         for chunk in chunks:
             try:
-                document = read(chunk)
+                document = self.source.read_document(chunk)
             except YamlError:
                 continue  # `manifests` yields it as one that could not be parsed
             if document is not None and not is_kubernetes(document.value):
@@ -336,6 +344,11 @@ def _is_values_file(name: str) -> bool:
     folder, base = os.path.split(name)
     is_in_folder = os.path.basename(folder) == _FOLDER_WITH_VALUES
     return is_in_folder or any(word in base for word in _FILES_WITH_VALUES)
+
+
+def _ends_before_object(text: str) -> bool:
+    """Return whether no object in flow style begins where `text` ends."""
+    return text[-1:] in {"", "\n"} and not text.rstrip().endswith(("{", ",", "\\n"))
 
 
 def _is_other_json(text: str) -> bool:

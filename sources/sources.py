@@ -8,7 +8,15 @@ import stat
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from kubeyaml import CachedReader, EncodingError, decode
+from kubeyaml import (
+    CachedReader,
+    Chunk,
+    Document,
+    EncodingError,
+    ReaderOfKnown,
+    decode,
+    read,
+)
 from sources.containment import is_inside
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
@@ -17,6 +25,7 @@ _PIECE_BYTES = 1 << 16
 # no program writes has none.
 _OPEN_FILE_PREFIXES = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 _NOT_REGULAR_REASON = "not a regular file"
+_LEADS_OUTSIDE_REASON = "a link that leads out of the folder; name its target to lint it"
 
 
 class FileTree(Protocol):
@@ -180,12 +189,16 @@ class Source(NamedTuple):
     places: Any = None
     folder: str = ""
     """the folder of the chart or kustomization, if it is a rendering"""
-    reader: CachedReader | None = None
+    reader: CachedReader | ReaderOfKnown | None = None
     """the reader that knows its documents already, if other texts have some of them"""
     value: Any = None
     """the document that it is, if it had to be decoded already"""
     is_beside_secret: bool = False
     """it is a part of a file with a Secret"""
+
+    def read_document(self, chunk: Chunk) -> Document | None:
+        """The document of a chunk of the text, or None if it has none. Raises YamlError."""
+        return self.reader.read(chunk) if self.reader else read(chunk)
 
     @property
     def lines(self) -> range:
@@ -239,19 +252,23 @@ class InputFile(NamedTuple):
         return _decode(self.name, content) if isinstance(content, bytes) else content
 
     def _content(self) -> bytes | UnreadableSource:
-        if (refused := self.refusal()) is not None:
-            return refused
+        if self._leads_outside():
+            return UnreadableSource(self.name, _LEADS_OUTSIDE_REASON)
         try:
             return DISK.read(self.name, MAX_BYTES + 1)
         except OSError as error:
             return UnreadableSource(self.name, (error.strerror or str(error)).lower())
 
+    def _leads_outside(self) -> bool:
+        """Return whether the file is a link that leads out of the folder that the user named."""
+        return self.name != self.path and _leads_outside(self.name, self.path)
+
     def refusal(self) -> UnreadableSource | None:
         """Return why the file must not be read; None if it may be read."""
         why = ""
         try:
-            if self.name != self.path and _leads_outside(self.name, self.path):
-                why = "a link that leads out of the folder; name its target to lint it"
+            if self._leads_outside():
+                why = _LEADS_OUTSIDE_REASON
             elif not _has_end(self.name):
                 why = _NOT_REGULAR_REASON
         except OSError as error:
@@ -280,6 +297,46 @@ class StandardInput(NamedTuple):
 
 
 Input: TypeAlias = Source | SkippedSource | UnreadableSource | InputFile | StandardInput
+
+
+class InputReader:
+    """Reads the inputs of a run, of which some are read twice: at first for the inventory.
+
+    What the first reading has found is kept for the second one: texts of up to `size` characters,
+    and documents of up to `document_size` characters.
+    """
+
+    def __init__(self, size: int, document_size: int) -> None:
+        self._sizes, self._left = (size, document_size), size
+        self._kept: dict[InputFile, Source] = {}
+        self.documents = CachedReader(document_size)
+        """reads documents the first time"""
+        self._known_documents = ReaderOfKnown(self.documents)
+
+    def __reduce__(self) -> tuple[type["InputReader"], tuple[int, int]]:
+        return InputReader, self._sizes  # another process reads for itself
+
+    def read_ahead(self, file: InputFile) -> Source | SkippedSource | UnreadableSource:
+        """The text of `file`, which `read` will be asked for."""
+        item = file.read()
+        if isinstance(item, Source) and len(item.text) <= self._left:
+            self._left -= len(item.text)
+            self._kept[file] = item
+        return item
+
+    def read(self, given: Input) -> Source | SkippedSource | UnreadableSource:
+        """The text of an input, whose documents may be known."""
+        item: Source | SkippedSource | UnreadableSource
+        if isinstance(given, InputFile) and given in self._kept:
+            item = self._kept.pop(given)
+            self._left += len(item.text)
+        elif isinstance(given, InputFile | StandardInput):
+            item = given.read()
+        else:
+            item = given
+        if isinstance(item, Source) and item.reader is None:
+            return item._replace(reader=self._known_documents)
+        return item
 
 
 def may_be_large(given: Input) -> bool:

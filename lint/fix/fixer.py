@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, TypeAlias
 
 from kubeyaml.patch import PatchedText, PatchError, patch
-from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator
+from lint.evaluation import DocumentResult, EvaluatedDocument, Evaluator, objects_in
 from lint.fix.changes import edits_by_hand
 from policies.problems import did_you_mean
 from reports.findings import to_reported_finding
@@ -63,7 +63,8 @@ def fix_document(
         # A rule's fix did not hold, which the report says.
         text = file.source.text[item.document.start : item.document.end]
         return FixedDocument(text, item._replace(result=fixed.remaining), [])
-    after = item._replace(document=patched.document, result=fixed.remaining)
+    document = patched.document
+    after = item._replace(document=document, objects=objects_in(document), result=fixed.remaining)
     if item.comments.comments:
         again = _evaluated_again(file, evaluator, patched)
         if again is None or _results_differ(again.result, fixed.remaining):

@@ -6,7 +6,6 @@ forgets its entries: otherwise the odd names of one tenant would fill it for eve
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["MAX_ENTRIES", "MAX_KEY_CHARACTERS", "BoundedCache", "cached_by_text", "cached_property"]
@@ -56,12 +55,17 @@ class BoundedCache(dict[K, V]):
         return value
 
 
+class _CacheByText(BoundedCache[str, V]):
+    """The results of a function of one text, which computes those that are missing."""
+
+    def __init__(self, function: Callable[[str], V]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, text: str) -> V:
+        return self.store(text, self._function(text))
+
+
 def cached_by_text(function: Callable[[str], V]) -> Callable[[str], V]:
-    """Decorate a pure `function` of one text: cache its results for recent short texts."""
-    cached = lru_cache(maxsize=MAX_ENTRIES)(function)
-
-    def wrapper(text: str) -> V:
-        return cached(text) if len(text) <= MAX_KEY_CHARACTERS else function(text)
-
-    wrapper.__doc__ = function.__doc__
-    return wrapper
+    """Decorate a pure `function` of one text: cache its results for short texts."""
+    return _CacheByText(function).__getitem__  # in C: a known result needs no call of Python

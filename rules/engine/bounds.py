@@ -83,14 +83,14 @@ def _exceeded_bound(root: Mapping[str, Any], uncounted: frozenset[str]) -> str:
         node, depth = waiting.pop()
         count += len(node)
         if isinstance(node, dict):
+            has_long_key = max(map(len, node), default=0) > MAX_KEY_CHARACTERS
             for key, value in node.items():
                 kind = type(value)
-                is_long = len(key) > MAX_KEY_CHARACTERS or (
-                    kind is str and len(value) > MAX_TEXT_CHARACTERS
-                )
-                if (is_long or key in uncounted) and (
-                    fault := _exceeded_bound_of_field(key, value)
-                ):
+                if (
+                    key in uncounted
+                    or (kind is str and len(value) > MAX_TEXT_CHARACTERS)
+                    or (has_long_key and len(key) > MAX_KEY_CHARACTERS)
+                ) and (fault := _exceeded_bound_of_field(key, value)):
                     return fault
                 if key in uncounted:
                     count -= 1
