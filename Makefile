@@ -20,13 +20,12 @@ test-fast: .venv/.dev
 	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 8 \
 		-m 'not control_plane and not slow' $(PYTEST)
 
-# All tests but those beside other controllers, in parts. Those at a control plane wait for some of
-# their time, so one part more runs at once than there are cores, the longest first.
+# All tests but those beside other controllers, in parts. Those at a control plane or on a node wait
+# for some of their time, so one part more runs at once than there are cores, the longest first.
 JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 test: .venv/.dev control-plane
 	@$(MAKE) --no-print-directory --jobs=$(JOBS) \
-		test-others test-cluster test-roads test-lifecycle test-chart test-commands
-	@$(MAKE) --no-print-directory test-node
+		test-others test-cluster test-roads test-lifecycle test-chart test-node test-commands
 	@$(BIN)/python -m coverage report --fail-under 98
 
 # pytest's status 5 says that PYTEST selected no test of this part, which is no failure.
