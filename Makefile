@@ -7,7 +7,7 @@ BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
 .PHONY: demo release-rehearsal site try-page test test-fast test-others test-cluster test-chart
-.PHONY: test-roads test-lifecycle test-commands test-controllers test-node test-node-1.34 test-oldest
+.PHONY: test-policies test-roads test-lifecycle test-commands test-controllers test-node test-node-1.34 test-oldest
 .PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench instruction-counts
 .PHONY: fuzz bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
 
@@ -25,34 +25,41 @@ test-fast: .venv/.dev
 JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 test: .venv/.dev control-plane
 	@$(MAKE) --no-print-directory --jobs=$(JOBS) \
-		test-others test-cluster test-roads test-lifecycle test-chart test-node test-commands
+		test-others test-roads test-cluster test-lifecycle test-policies test-chart \
+		test-node test-commands
 	@$(BIN)/python -m coverage report --fail-under 98
 
 # pytest's status 5 says that PYTEST selected no test of this part, which is no failure.
 # A test that fails runs once more, and the summary names it (RERUN): docs/testing.md says why.
 AT_CONTROL_PLANE = $(BIN)/python -m pytest -q -m 'control_plane and not real_node' \
 	--reruns 1 -raR
-# What makes pytest leave out all folders of tests/ but one.
-only = $(addprefix --ignore=,$(filter-out tests/$(1)/,$(wildcard tests/*/)))
+# What makes pytest leave out all folders of tests/ but one, and all files of that but some.
+only = $(addprefix --ignore=,$(filter-out tests/$(1)/,$(wildcard tests/*/)) $(filter-out $(2),$($(1))))
+
+# The policies that API servers evaluate have control planes of their own; the rest shares one.
+cluster = $(wildcard tests/cluster/test_*.py)
+POLICIES = $(wildcard tests/cluster/test_in_process*.py) tests/cluster/test_static_manifests.py
+
+test-policies: .venv/.dev
+	@$(AT_CONTROL_PLANE) $(call only,cluster,$(POLICIES)) $(PYTEST) || test $$? -eq 5
 
 test-cluster: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call only,cluster) $(PYTEST) || test $$? -eq 5
+	@$(AT_CONTROL_PLANE) $(call only,cluster,$(filter-out $(POLICIES),$(cluster))) $(PYTEST) \
+		|| test $$? -eq 5
 
 # The chart: the tools that release it, what happens to a release, and the rest.
-CHART = $(wildcard tests/chart/test_*.py)
+chart = $(wildcard tests/chart/test_*.py)
 ROADS = $(addprefix tests/chart/test_lifecycle_,argo_cd.py flux.py gitops.py roads.py)
 LIFECYCLE = $(filter-out $(ROADS),$(wildcard tests/chart/test_lifecycle*.py))
-# What makes pytest leave out all files of tests/ but some of these.
-of_chart = $(call only,chart) $(addprefix --ignore=,$(filter-out $(1),$(CHART)))
 
 test-roads: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call of_chart,$(ROADS)) $(PYTEST) || test $$? -eq 5
+	@$(AT_CONTROL_PLANE) $(call only,chart,$(ROADS)) $(PYTEST) || test $$? -eq 5
 
 test-lifecycle: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call of_chart,$(LIFECYCLE)) $(PYTEST) || test $$? -eq 5
+	@$(AT_CONTROL_PLANE) $(call only,chart,$(LIFECYCLE)) $(PYTEST) || test $$? -eq 5
 
 test-chart: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call of_chart,$(filter-out $(ROADS) $(LIFECYCLE),$(CHART))) $(PYTEST) \
+	@$(AT_CONTROL_PLANE) $(call only,chart,$(filter-out $(ROADS) $(LIFECYCLE),$(chart))) $(PYTEST) \
 		|| test $$? -eq 5
 
 # The commands, and what else uses a control plane.
