@@ -6,8 +6,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 ISOLATED = $(BIN)/python -m tests.testkit.real_node.isolation
 
-.PHONY: demo release-rehearsal site try-page test test-fast test-others test-cluster test-lifecycle test-chart
-.PHONY: test-commands test-controllers test-node test-node-1.34 test-oldest
+.PHONY: demo release-rehearsal site try-page test test-fast test-others test-cluster test-chart
+.PHONY: test-policies test-roads test-lifecycle test-commands test-controllers test-node test-node-1.34 test-oldest
 .PHONY: oracle-devices oracle-remedies oracle-scheduler control-plane container-runtime node-programs node plane proof check format docs cases bench instruction-counts
 .PHONY: fuzz bench-admission bench-end-to-end bench-resilience bench-console bench-commands mutation clean
 
@@ -20,33 +20,46 @@ test-fast: .venv/.dev
 	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 8 \
 		-m 'not control_plane and not slow' $(PYTEST)
 
-# All tests but those beside other controllers: those at a control plane in four parts, which often
-# wait, and all others; three parts run at once, the longest first. Then those on a node.
+# All tests but those beside other controllers, in parts. Those at a control plane or on a node wait
+# for some of their time, so one part more runs at once than there are cores, the longest first.
+JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 test: .venv/.dev control-plane
-	@$(MAKE) --no-print-directory --jobs=3 \
-		test-others test-lifecycle test-cluster test-chart test-commands
-	@$(MAKE) --no-print-directory test-node
+	@$(MAKE) --no-print-directory --jobs=$(JOBS) \
+		test-others test-roads test-cluster test-lifecycle test-policies test-chart \
+		test-node test-commands
 	@$(BIN)/python -m coverage report --fail-under 98
 
 # pytest's status 5 says that PYTEST selected no test of this part, which is no failure.
 # A test that fails runs once more, and the summary names it (RERUN): docs/testing.md says why.
 AT_CONTROL_PLANE = $(BIN)/python -m pytest -q -m 'control_plane and not real_node' \
 	--reruns 1 -raR
-# What makes pytest leave out all folders of tests/ but one.
-only = $(addprefix --ignore=,$(filter-out tests/$(1)/,$(wildcard tests/*/)))
+# What makes pytest leave out all folders of tests/ but one, and all files of that but some.
+only = $(addprefix --ignore=,$(filter-out tests/$(1)/,$(wildcard tests/*/)) $(filter-out $(2),$($(1))))
+
+# The policies that API servers evaluate have control planes of their own; the rest shares one.
+cluster = $(wildcard tests/cluster/test_*.py)
+POLICIES = $(wildcard tests/cluster/test_in_process*.py) tests/cluster/test_static_manifests.py
+
+test-policies: .venv/.dev
+	@$(AT_CONTROL_PLANE) $(call only,cluster,$(POLICIES)) $(PYTEST) || test $$? -eq 5
 
 test-cluster: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call only,cluster) $(PYTEST) || test $$? -eq 5
-
-# The chart: what happens to a release, and the rest.
-LIFECYCLE = $(wildcard tests/chart/test_lifecycle*.py)
-test-lifecycle: only_lifecycle = $(filter-out $(LIFECYCLE),$(wildcard tests/chart/test_*.py))
-test-lifecycle: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call only,chart) $(addprefix --ignore=,$(only_lifecycle)) $(PYTEST) \
+	@$(AT_CONTROL_PLANE) $(call only,cluster,$(filter-out $(POLICIES),$(cluster))) $(PYTEST) \
 		|| test $$? -eq 5
 
+# The chart: the tools that release it, what happens to a release, and the rest.
+chart = $(wildcard tests/chart/test_*.py)
+ROADS = $(addprefix tests/chart/test_lifecycle_,argo_cd.py flux.py gitops.py roads.py)
+LIFECYCLE = $(filter-out $(ROADS),$(wildcard tests/chart/test_lifecycle*.py))
+
+test-roads: .venv/.dev
+	@$(AT_CONTROL_PLANE) $(call only,chart,$(ROADS)) $(PYTEST) || test $$? -eq 5
+
+test-lifecycle: .venv/.dev
+	@$(AT_CONTROL_PLANE) $(call only,chart,$(LIFECYCLE)) $(PYTEST) || test $$? -eq 5
+
 test-chart: .venv/.dev
-	@$(AT_CONTROL_PLANE) $(call only,chart) $(addprefix --ignore=,$(LIFECYCLE)) $(PYTEST) \
+	@$(AT_CONTROL_PLANE) $(call only,chart,$(filter-out $(ROADS) $(LIFECYCLE),$(chart))) $(PYTEST) \
 		|| test $$? -eq 5
 
 # The commands, and what else uses a control plane.

@@ -111,7 +111,9 @@ def _is_called(plane: ControlPlane, namespace: str, manifest: Any) -> bool:
 
 def webhook_calls(plane: ControlPlane) -> float:
     """Return how many calls of webhooks the API server has made so far."""
-    samples = plane.metrics().get("apiserver_admission_webhook_request_total", [])
+    samples = plane.metrics("apiserver_admission_webhook_").get(
+        "apiserver_admission_webhook_request_total", []
+    )
     return sum(value for _, value in samples)
 
 

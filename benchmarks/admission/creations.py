@@ -513,7 +513,9 @@ def _own_address() -> str:
 
 def _unanswered(plane: ControlPlane) -> dict[str, float]:
     """Return how many calls were not answered in time so that a pod passed, by webhook."""
-    samples = plane.metrics().get("apiserver_admission_webhook_fail_open_count_total", [])
+    samples = plane.metrics("apiserver_admission_webhook_").get(
+        "apiserver_admission_webhook_fail_open_count_total", []
+    )
     found: dict[str, float] = {}
     for labels, value in samples:
         found[labels["name"]] = found.get(labels["name"], 0) + value

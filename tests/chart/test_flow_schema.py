@@ -54,7 +54,7 @@ def test_api_servers_give_the_controllers_the_priority_of_their_own(api_server: 
         """The FlowSchema and the level of the request of an account for a Lease."""
 
         def counts() -> dict[tuple[str, str], float]:
-            samples = api_server.metrics()[DISPATCHED]
+            samples = api_server.metrics(DISPATCHED.removesuffix("_total"))[DISPATCHED]
             return {(s["flow_schema"], s["priority_level"]): count for s, count in samples}
 
         before = counts()

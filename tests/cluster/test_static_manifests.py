@@ -106,7 +106,7 @@ def test_the_metric_of_the_api_server_has_the_digests_of_the_folder(
 ) -> None:
     loaded = {
         labels["plugin"]: labels["hash"]
-        for labels, _ in plane.metrics()[f"{METRIC}last_config_info"]
+        for labels, _ in plane.metrics(METRIC)[f"{METRIC}last_config_info"]
     }
     assert loaded == digests(files_for(folder))
     assert loaded.keys() == {"ValidatingAdmissionPolicy", "MutatingAdmissionPolicy"}
@@ -414,7 +414,7 @@ def test_a_broken_file_leaves_the_policies_as_they_were(
 
 
 def reloads(plane: ControlPlane, status: str) -> float:
-    samples = plane.metrics().get(f"{METRIC}automatic_reloads_total", [])
+    samples = plane.metrics(METRIC).get(f"{METRIC}automatic_reloads_total", [])
     return sum(value for labels, value in samples if labels["status"] == status)
 
 

@@ -42,7 +42,7 @@ class Counts(NamedTuple):
 
 def counts(plane: Cluster) -> Counts:
     """The API server's counts so far. The parser adds `_total` to the name of each counter."""
-    metrics = plane.metrics()
+    metrics = plane.metrics("apiserver_admission_webhook_")
 
     def total(name: str, *, broken: bool = False) -> float:
         samples = metrics.get(f"apiserver_admission_webhook_{name}_total", [])

@@ -26,6 +26,7 @@ from tests.testkit.complete_manifests import complete_manifest
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.flags import TYPE_CHECKER
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import eventually
 from tests.testkit.dry_runs import (
@@ -114,12 +115,8 @@ FIRST_MINOR = 36
 def own_exports(
     programs: Programs, folder: Path, *, checks_types: bool = False
 ) -> Iterator[Exports]:
-    """On a control plane of their own, as what other tests install answers as well.
-
-    The controller that checks the types of policies needs as much time of a processor as the API
-    server.
-    """
-    without = () if checks_types else ("validatingadmissionpolicy-status-controller",)
+    """On a control plane of their own, as what other tests install answers as well."""
+    without = () if checks_types else (TYPE_CHECKER,)
     with ControlPlane(programs, folder=folder, without_controllers=without) as plane:
         if minor_version(plane) < FIRST_MINOR:
             pytest.skip("an older API server may crash, and does not change objects by policies")

@@ -26,6 +26,7 @@ from tests.testkit.chart.installation import CHART, Installation, merge_values
 from tests.testkit.control_plane.build import Programs, argo_cd
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.processes import Processes, eventually, free_port, is_free
+from tests.testkit.control_plane.servers import FEWER_COLLECTIONS
 from tests.testkit.control_plane.toolchain import BuildError
 from tests.testkit.git_repository import GitRepository
 from tests.testkit.skipping import skip_missing
@@ -273,6 +274,7 @@ class ArgoCD:
             "ARGOCD_TLS_DATA_PATH": str(self._folder),
             "ARGOCD_SSH_DATA_PATH": str(self._folder),
             "ARGOCD_ASK_PASS_SOCK": str(self._folder / "ask"),
+            **FEWER_COLLECTIONS,
         }
         command = [str(self._programs["argo-cd"]), *arguments]
         self._processes.start(name, command, environment)

@@ -82,11 +82,12 @@ def is_served(installation: Installation, mode: str) -> bool:
 
     The certificate is in the mode's Secret.
     """
-    data = installation.get(f"secret/{SECRETS[mode]}")["data"]
-    wanted = fingerprint(parse_certificates(base64.b64decode(data["tls.crt"]))[0])
-    path = f"/api/v1/namespaces/{installation.namespace}/pods"
+    own = f"/api/v1/namespaces/{installation.namespace}"
+    secret = installation.plane.request("GET", f"{own}/secrets/{SECRETS[mode]}")
+    assert secret.status == 200, secret
+    wanted = fingerprint(parse_certificates(base64.b64decode(secret.body["data"]["tls.crt"]))[0])
     label = "labelSelector=app.kubernetes.io/component%3Dwebhook"
-    found = installation.plane.request("GET", f"{path}?{label}").body["items"]
+    found = installation.plane.request("GET", f"{own}/pods?{label}").body["items"]
     served = [_fingerprint(pod.endpoint("https")) for pod in installation.pods()]
     return len(found) == 2 and served == [wanted, wanted]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -169,13 +170,19 @@ class Cluster:
             if "already allocated" not in str(answer.body):
                 raise AssertionError(f"POST {path}: {answer.status} {answer.body}")
 
-    def metrics(self) -> dict[str, list[tuple[dict[str, str], float]]]:
-        """The API server's metrics: the labels and the value of each sample, by name.
+    def metrics(self, prefix: str) -> dict[str, list[tuple[dict[str, str], float]]]:
+        """The API server's metrics with this prefix: the labels and value of each sample, by name.
 
         Every name of a counter ends in `_total` here, even if it does not at the API server.
         """
         found: dict[str, list[tuple[dict[str, str], float]]] = {}
-        for family in text_string_to_metric_families(self.request("GET", "/metrics").body):
+        # To parse all of them takes a second.
+        lines = re.findall(
+            rf"^(?:# (?:HELP|TYPE) )?{prefix}.*\n",
+            self.request("GET", "/metrics").body,
+            re.MULTILINE,
+        )
+        for family in text_string_to_metric_families("".join(lines)):
             for sample in family.samples:
                 found.setdefault(sample.name, []).append((sample.labels, sample.value))
         return found

@@ -13,6 +13,7 @@ import pytest
 
 from tests.testkit.control_plane.build import Programs, chart_tools, krew, programs, report_kinds
 from tests.testkit.control_plane.cluster import Cluster
+from tests.testkit.control_plane.flags import TYPE_CHECKER
 from tests.testkit.control_plane.plane import ControlPlane
 from tests.testkit.control_plane.servers import ALWAYS, CONTROLLERS
 from tests.testkit.control_plane.sources import CHART_LINTER, CHART_TOOLS
@@ -80,10 +81,16 @@ def built_krew() -> Path:
 def plane(
     control_plane_programs: Programs, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
-    """A complete control plane that all tests share; each test creates a namespace of its own."""
+    """A control plane that all tests share; each test creates a namespace of its own.
+
+    All controllers run but the one that checks the types of policies.
+    """
     folder = tmp_path_factory.mktemp("plane")
+    without = (TYPE_CHECKER,)
     try:
-        with ControlPlane(control_plane_programs, folder=folder) as started:
+        with ControlPlane(
+            control_plane_programs, folder=folder, without_controllers=without
+        ) as started:
             yield started
     except BuildError as error:
         skip_missing(str(error))

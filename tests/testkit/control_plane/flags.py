@@ -17,6 +17,9 @@ AUDIT_POLICY = {
     "rules": [{"level": "None", "verbs": ["get", "list", "watch"]}, {"level": "Metadata"}],
 }
 
+TYPE_CHECKER = "validatingadmissionpolicy-status-controller"
+"""It checks the types of each policy once more, which takes as long as the API server needs."""
+
 
 @dataclass(frozen=True)
 class Settings:
