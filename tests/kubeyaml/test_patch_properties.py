@@ -15,6 +15,7 @@ from kubeyaml import Chunk, read
 from kubeyaml.patch import Operation, PatchError, patch
 from rules.finding import FixScope
 from tests.testkit.cases import Case, cases
+from tests.testkit.for_every_case import for_every_case
 from tests.testkit.yaml_layouts import Layout
 
 # A refusal with another reason is a mistake of the patch, which its own check has found.
@@ -97,7 +98,7 @@ def comments_in(text: str, pointer: str) -> list[str]:
 
 def refuse_unknown_reasons(error: PatchError, number: int) -> None:
     if not error.reason.startswith(REASONS):
-        pytest.fail(f"{number}: {error.reason} {error.path}")
+        raise AssertionError(f"{number}: {error.reason} {error.path}") from error
 
 
 def check_random_edit(seed: int) -> bool:
@@ -136,7 +137,7 @@ def test_many_random_edits_are_exact_or_refused(part: int) -> None:
         check_random_edit(seed)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
+@for_every_case(CASES)
 def test_every_fix_can_be_made_in_every_layout(case: Case) -> None:
     manifest = json.loads(json.dumps(case.manifest))
     rules = case.rules

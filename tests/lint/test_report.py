@@ -13,6 +13,7 @@ from lint.report import MAX_OBJECTS, main
 from rules.base.json_values import pointer
 from rules.engine.fixing import check
 from tests.testkit.cases import Case, cases
+from tests.testkit.for_every_case import for_every_case
 
 SECRET = ("moon", "hunter2", "corp.example.com")
 DEPLOYMENT = """\
@@ -77,7 +78,7 @@ def test_a_word_can_be_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "hunter2" in report(tmp_path, capsys, DEPLOYMENT, "--keep", "hunter2")
 
 
-@pytest.mark.parametrize("case", cases()[::9], ids=lambda case: case.name)
+@for_every_case(cases()[::9])
 def test_no_case_loses_or_gains_a_finding(case: Case) -> None:
     def findings(manifest: Any) -> list[tuple[str, str]]:
         found = check(manifest, case.rules, case.context).findings

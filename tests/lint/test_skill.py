@@ -107,10 +107,10 @@ def test_the_skill_knows_every_remedy() -> None:
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_client_that_follows_the_skill_repairs_a_manifest(
-    as_program: LintCommand, name: str
+    command: LintCommand, name: str
 ) -> None:
-    shutil.copyfile(ROOT / "tests" / "cases" / f"{name}.yaml", as_program.folder / "pod.yaml")
-    client = Client(as_program, "pod.yaml")
+    shutil.copyfile(ROOT / "tests" / "cases" / f"{name}.yaml", command.folder / "pod.yaml")
+    client = Client(command, "pod.yaml")
     found = client.lint()
     assert {one["remedy"] for one in found} == BROKEN[name]
     remaining = client.repair()

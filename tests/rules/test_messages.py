@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.testkit.cases import Case, cases
+from tests.testkit.for_every_case import for_every_case
 
 IMPOSSIBLE = "resources.limits"
 PODS = [case for case in cases() if case.manifest.get("kind") == "Pod"]
@@ -22,7 +21,7 @@ def with_ephemeral_containers(manifest: Any) -> Any:
     return {**manifest, "spec": {**spec, "ephemeralContainers": copies}}
 
 
-@pytest.mark.parametrize("case", PODS, ids=[case.name for case in PODS])
+@for_every_case(PODS)
 def test_an_ephemeral_container_is_not_told_to_request_a_gpu(case: Case) -> None:
     manifest = with_ephemeral_containers(case.manifest)
     result = case.check(manifest, case.rules)

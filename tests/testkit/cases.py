@@ -99,20 +99,21 @@ class Case:
     @cached_property
     def policy(self) -> Policy:
         """The policy of the case."""
-        return _policy(self._policy_text)
+        return _policy(self.policy_text)
 
     @property
     def rules(self) -> RuleSet:
         """The rules that act in the test that asks, as the policy says."""
-        return _rules(self._policy_text, acting())
+        return _rules(self.policy_text, acting())
 
     @property
     def alone(self) -> RuleSet:
         """A rule set with the rule of this case only."""
-        return _alone(self._policy_text, acting(), self.rule)
+        return _alone(self.policy_text, acting(), self.rule)
 
     @cached_property
-    def _policy_text(self) -> str:
+    def policy_text(self) -> str:
+        """The policy of the case, as a file would have it."""
         keys = self.circumstances.get("policy", {})
         return yaml.safe_dump({"apiVersion": "gpuward.io/v1", "kind": "Policy", **keys})
 

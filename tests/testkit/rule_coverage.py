@@ -51,7 +51,9 @@ def counts(item: pytest.Item) -> bool:
     name = f"{item.path.relative_to(ROOT / 'tests').as_posix()}::{item.name}"
     if not name.startswith(MEASURED) or name.startswith(PAUSED):
         return False
-    return "case" not in getattr(item, "fixturenames", ()) or item.name.startswith(GOLDEN)
+    if item.name.startswith(GOLDEN):
+        return True
+    return {"case", "own_cases"}.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 class _Measurement:

@@ -29,6 +29,7 @@ from rules.rule import indexed_rule
 from tests.testkit.admission.reviews import (
     Admission,
     container,
+    decider_of,
     deployment,
     gpus,
     pod,
@@ -37,6 +38,7 @@ from tests.testkit.admission.reviews import (
     variable,
 )
 from tests.testkit.cases import TODAY, Case, cases
+from tests.testkit.for_every_case import for_every_case
 from webhook.admission.decider import Decider
 from webhook.admission.decision import IGNORED_DECISION, RULE_OUTCOMES, Decision, reasons_of
 from webhook.admission.enforcement import FIXED_ANNOTATION
@@ -1033,10 +1035,10 @@ def decider_and_request(case: Case) -> tuple[Decider, Any]:
         user=given.get("user", "alice"),
         namespace=given.get("namespace", manifest.get("metadata", {}).get("namespace", "")),
     )
-    return Decider(case.policy), request
+    return decider_of(case), request
 
 
-@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+@for_every_case(ALL)
 def test_every_case_gets_a_valid_response(case: Case) -> None:
     decider, request = decider_and_request(case)
     for mode in MODES:
@@ -1069,7 +1071,7 @@ def check_limits(sent: dict[str, Any]) -> None:
         assert status["details"]["causes"]
 
 
-@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+@for_every_case(ALL)
 def test_mutating_twice_is_mutating_once_even_with_a_sidecar_in_between(case: Case) -> None:
     decider, request = decider_and_request(case)
     if request.kind != "Pod":
@@ -1086,7 +1088,7 @@ def test_mutating_twice_is_mutating_once_even_with_a_sidecar_in_between(case: Ca
         assert operation["path"].startswith((last, "/metadata/annotations/"))
 
 
-@pytest.mark.parametrize("case", ALL, ids=[case.name for case in ALL])
+@for_every_case(ALL)
 def test_a_case_gets_the_same_findings_at_admission_as_in_a_file(case: Case) -> None:
     decider, request = decider_and_request(case)
     context = case.context._replace(

@@ -166,7 +166,7 @@ def test_the_objects_fit_into_the_annotation_of_kubectl_apply(
     assert main(["vap", "--profile", "nvidia"]) == 0
 
     captured = capsys.readouterr()
-    objects = list(yaml.safe_load_all(captured.out))
+    objects = list(yaml.load_all(captured.out, yaml.CSafeLoader))
     assert len(objects) == 40
     assert max(len(json.dumps(made)) for made in objects) < MAX_ANNOTATION_BYTES
     assert captured.err == ""
@@ -198,7 +198,7 @@ def test_a_policy_that_is_too_large_for_apply_says_how_to_apply_it(
     assert main(["vap", "--policy", str(tmp_path / "policy.yaml")]) == 0
     captured = capsys.readouterr()
     assert "kubectl apply --server-side" in captured.err
-    assert len(list(yaml.safe_load_all(captured.out))) == 40
+    assert len(list(yaml.load_all(captured.out, yaml.CSafeLoader))) == 40
 
 
 def test_a_policy_that_no_api_server_accepts_is_refused(
@@ -314,10 +314,10 @@ def test_explain_says_of_each_fix_whether_it_is_exported(
 
 def test_both_kinds_are_written_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["vap", "map"]) == 0
-    both = list(yaml.safe_load_all(capsys.readouterr().out))
+    both = list(yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader))
     assert len(both) == 42
     assert main(["map"]) == 0
-    fixes = list(yaml.safe_load_all(capsys.readouterr().out))
+    fixes = list(yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader))
     assert [made["kind"] for made in fixes] == [
         "MutatingAdmissionPolicy",
         "MutatingAdmissionPolicyBinding",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ MUTATING = "mutating-policies/gpuward.yaml"
 def written(folder: Path, *arguments: str) -> dict[str, list[Any]]:
     assert main(["static", "--folder", str(folder), *arguments]) == 0
     return {
-        path.relative_to(folder).as_posix(): list(yaml.safe_load_all(path.read_text()))
+        path.relative_to(folder).as_posix(): list(yaml.load_all(path.read_text(), yaml.CSafeLoader))
         for path in folder.rglob("*.yaml")
     }
 
@@ -115,12 +116,20 @@ def test_users_and_names_that_are_guarded_are_in_the_files(tmp_path: Path) -> No
     assert not any("guard" in o["metadata"]["name"] for o in bare)
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the default policy in mode deny."""
+    folder = tmp_path_factory.mktemp("static") / "admission"
+    written(folder, "--mode", "deny")
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    made = tmp_path / "admission"
-    written(made, "--mode", "deny")
+def folder(made_once: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A copy of it, which the test may change."""
+    copy = shutil.copytree(made_once, tmp_path / "admission")
     capsys.readouterr()
-    return made
+    return copy
 
 
 def check(folder: Path, *options: str) -> int:

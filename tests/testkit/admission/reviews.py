@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 from typing import Any
 
 from policies.loading import load_policy
 from rules.finding import Action
 from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
-from tests.testkit.cases import TODAY
+from tests.testkit.cases import TODAY, Case
+from tests.testkit.settled_rules import acting
 from webhook.admission.answer import encode
 from webhook.admission.decider import Decider
 from webhook.admission.decision import Decision
@@ -94,6 +96,16 @@ class Admission:
     def validate(self, new: Any, old: Any = None, **circumstances: Any) -> Decision:
         """The decision of the validating path."""
         return self.decider.validate(review(new, old, **circumstances), self.mode, TODAY)
+
+
+def decider_of(case: Case) -> Decider:
+    """The decider by the policy of a case; cases with the same policy share one."""
+    return _decider(case.policy_text, acting())
+
+
+@cache
+def _decider(policy_text: str, _acting: tuple[str, ...]) -> Decider:
+    return Decider(load_policy(policy_text, "the policy of cases"))
 
 
 def container(name: str = "main", **fields: Any) -> dict[str, Any]:
