@@ -35,7 +35,7 @@ _OBJECT_IN_TEXT = re.compile(
     r"""[{,"'](?:(?<=[{,])\s*(?:\\n\s*)?\\*["']?apiVersion\\*["']?\s*:|(?<=["'])apiVersion:)"""
 )
 # In YAML and in JSON.
-_SECRET = re.compile(r"""\bkind["']?[ \t]*:[ \t]*["']?Secret\b""")
+_SECRET_PATTERN = r"""\bkind["']?[ \t]*:[ \t]*["']?Secret\b"""
 
 
 class Excerpt(NamedTuple):
@@ -120,7 +120,7 @@ _SURROGATE_PAIR_PATTERN = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0
 
 
 # Every object has these keys, which a text may also have by an escape or an alias.
-_MAY_BE_OBJECT = re.compile(r"\bkind\b|apiVersion|\\|!|<<").search
+_OBJECT_WORD_PATTERN = r"\bkind\b|apiVersion|\\|!|<<"
 
 
 # How much longer than the character the two escapes are.
@@ -172,7 +172,9 @@ class File:
     def has_secret(self) -> bool:
         """Return whether a Secret may be in the file: then reports show no more than a span."""
         text = self.source.text
-        return self.original.is_beside_secret or ("Secret" in text and bool(_SECRET.search(text)))
+        return self.original.is_beside_secret or (
+            "Secret" in text and bool(re.search(_SECRET_PATTERN, text))
+        )
 
     @cached_property
     def may_have_manifest_in_command(self) -> bool:
@@ -277,7 +279,8 @@ class File:
             column=column,
             why=why,
             is_template=is_template and self.source.is_template,
-            may_be_object=isinstance(error, LimitError) or _MAY_BE_OBJECT(chunk.text) is not None,
+            may_be_object=isinstance(error, LimitError)
+            or re.search(_OBJECT_WORD_PATTERN, chunk.text) is not None,
         )
 
     @cached_property

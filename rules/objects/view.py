@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 from rules.base.caching import cached_property
 from rules.base.json_values import Json
 
-V = TypeVar("V", bound="View")
 T = TypeVar("T")
 
 
@@ -40,6 +39,7 @@ class View:
         return copy
 
 
+V = TypeVar("V", bound=View)  # not "View": the first text that is compiled takes a millisecond
 Views: TypeAlias = dict[int, "SubjectView"]
 """The views of a manifest, by the `id` of the views of the version before."""
 
