@@ -17,7 +17,7 @@ demo: .venv/.lint
 # The tests that need no control plane and are not marked slow, on up to eight cores. Nothing is built:
 # without helm and promtool from an earlier `make test`, the tests that need them are skipped.
 test-fast: .venv/.dev
-	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 8 \
+	GPUWARD_NO_BUILD=1 $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist worksteal \
 		-m 'not control_plane and not slow' $(PYTEST)
 
 # All tests but those beside other controllers, in parts. Those at a control plane or on a node wait
