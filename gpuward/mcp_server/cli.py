@@ -7,7 +7,6 @@ import os
 
 from gpuward.mcp_server.folder import Folder
 from gpuward.mcp_server.processes import ServerSettings
-from gpuward.mcp_server.server import serve
 from policies.loading import POLICY_FILE
 from sources.containment import is_inside
 from terminal import CommandParser
@@ -65,6 +64,8 @@ def main(arguments: list[str]) -> int:
     policy = os.path.realpath(options.policy) if options.policy else ""
     if policy and not os.path.isfile(policy):
         parser.error(f"--policy: {options.policy} is no file")
+    from gpuward.mcp_server.server import serve  # noqa: PLC0415  # half a second, which help and completion do without
+
     with folder:
         serve(
             ServerSettings(

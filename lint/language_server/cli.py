@@ -8,7 +8,6 @@ import sys
 from contextlib import redirect_stdout
 
 from lint.language_server.policies import EditorSettings
-from lint.language_server.server import create_server
 from policies.loading import POLICY_FILE
 from terminal import CommandParser
 
@@ -52,6 +51,8 @@ def main(arguments: list[str]) -> int:
         notes=options.notes,
         isolated=options.isolated,
     )
+    from lint.language_server.server import create_server  # noqa: PLC0415  # a quarter of a second, which help and completion do without
+
     server = create_server(settings)
     # Only messages of the protocol may go to standard output.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out, redirect_stdout(sys.stderr):

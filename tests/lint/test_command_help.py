@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gpuward import parsers
 from gpuward.commands import COMMANDS
 from tests.testkit.lint_command import LintCommand
 from tests.testkit.missing_packages import run_without
+from tests.testkit.paths import ROOT
 from tests.testkit.skipping import skip_missing
 
 
@@ -137,6 +139,14 @@ def test_a_command_that_has_commands_of_its_own_asks_for_one(
         parser.parse_args([])
     assert stopped.value.code == 2
     assert "required: COMMAND" in capsys.readouterr().err
+
+
+def test_the_parsers_are_made_without_the_libraries_of_servers_for_editors_and_assistants() -> None:
+    """Shells ask for the script whenever they start, and these take most of a second to load."""
+    program = "import sys; from gpuward import parsers; parsers.make_parser(); print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"lsprotocol", "mcp"} & {*done.stdout.split()}
 
 
 def test_completion_says_which_extra_it_needs() -> None:
