@@ -15,7 +15,8 @@ from tests.testkit.end_to_end.steps import DENY, NO_DRAIN, PATHS
 from webhook.registration import MODE_LABEL
 
 PORT = 8443
-KINDS = ("Deployment", "ReplicaSet", "CronJob", "Job", "Pod")
+OWNERS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
+KINDS = (*OWNERS, "CronJob", "Job", "Pod")
 _NUMBERS = itertools.count(1)
 
 
@@ -39,7 +40,7 @@ def list_namespaces(plane: ControlPlane) -> list[str]:
 def delete_objects(plane: ControlPlane, namespace: str) -> int:
     """Delete the objects in a namespace, and return how many are left.
 
-    A ReplicaSet that is left would create its pods again.
+    An owner that is left would create its pods again.
     """
     paths = [PATHS[kind].format(namespace) for kind in KINDS]
     options = "gracePeriodSeconds=0&propagationPolicy=Background"
