@@ -207,7 +207,7 @@ class Benchmark:
         flags = ("--enable-aggregator-routing=true",)
         with (
             tempfile.TemporaryDirectory() as name,
-            ControlPlane(controllers=False, api_server_flags=flags) as plane,
+            ControlPlane(controllers=False, api_server_flags=flags, go_settings={}) as plane,
             ExitStack() as stack,
         ):
             installation = _Installation(plane, Path(name), stack, self._manifest)
@@ -220,7 +220,7 @@ class Benchmark:
         """Measure another controller, if its program is there or can be built."""
         with (
             tempfile.TemporaryDirectory() as name,
-            ControlPlane(controllers=False) as plane,
+            ControlPlane(controllers=False, go_settings={}) as plane,
             ExitStack() as stack,
         ):
             installation = _Installation(plane, Path(name), stack, self._manifest)

@@ -48,7 +48,10 @@ def main() -> int:
     """Run the measurements, print them, and return 0."""
     options = parse_options(__doc__)
     cores = os.sched_getaffinity(0)
-    with tempfile.TemporaryDirectory() as name, ControlPlane(controllers=False) as plane:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        ControlPlane(controllers=False, go_settings={}) as plane,
+    ):
         folder = Path(name)
         client = Client(folder, cores, *creators(plane, 1))
         pair = plane.authority.issue("webhook", hosts=["127.0.0.1", "localhost"])

@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     policy = os.path.realpath(options.policy) if options.policy else ""
     if policy and not os.path.isfile(policy):
         parser.error(f"--policy: {options.policy} is no file")
-    from gpuward.mcp_server.server import serve  # noqa: PLC0415  # half a second, which help and completion do without
+    from gpuward.mcp_server.server import serve  # noqa: PLC0415  # it takes long to load, and help and completion do without
 
     with folder:
         serve(

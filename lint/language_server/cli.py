@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         notes=options.notes,
         isolated=options.isolated,
     )
-    from lint.language_server.server import create_server  # noqa: PLC0415  # a quarter of a second, which help and completion do without
+    from lint.language_server.server import create_server  # noqa: PLC0415  # it takes long to load, and help and completion do without
 
     server = create_server(settings)
     # Only messages of the protocol may go to standard output.

@@ -36,6 +36,9 @@ _REPELLING_EFFECTS = frozenset({"noschedule", "noexecute"})
 _LABELS_ARGUMENT, _CPU_POLICY_ARGUMENT = "node-labels", "cpu-manager-policy"
 
 
+NO_NODE = "a value that no node has"
+
+
 class NodeLabel(NamedTuple):
     """A label of a node, or of the nodes of a pool.
 

@@ -19,8 +19,8 @@ Of labels that name models, such as `cloud.google.com/gke-accelerator` and Karpe
 Why it matters
 --------------
 Kubernetes compares values letter by letter and accepts every one. The platform does not set up the
-mode of a misspelt value, and pods that select the right value do not find the node. Where a flavor
-or a NodePool chooses by a value that no node has, its pods stay Pending.
+mode of a misspelt value, and pods that select the right value do not find the node. The pods of a
+flavor or a NodePool stay Pending if it chooses only by values that no node has.
 
 References
 ----------
@@ -31,6 +31,7 @@ References
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_CHOOSING_OBJECT, NODE_POOL
 from rules.placement.node_labels import (
+    NO_NODE,
     advice_on_unknown_value,
     chosen_labels,
     misspelt_mode_label,
@@ -84,7 +85,7 @@ def _near_misses(subject: KubernetesObject) -> Findings:
         yield Finding(
             path=label.path,
             key=key,
-            message=f"{label.name} is {display(label.value)}, {found.reason}",
+            message=f"{label.name} is {display(label.value)}, {found.reason or NO_NODE}",
             help=found.advice,
         )
 

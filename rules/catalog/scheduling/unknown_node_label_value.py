@@ -47,6 +47,7 @@ from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import NODE_SELECTION
 from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_labels import (
+    NO_NODE,
     advice_on_unknown_value,
     misspelt_mode_label,
     selected_labels,
@@ -57,7 +58,6 @@ from rules.placement.selected_cards import GKE_PARTITION_SIZE
 from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
 
 SIZE_PATTERN = r"([0-9])g\.([0-9]{1,3})gb([.+-].*)?"
-NO_NODE = "a value that no node has"
 
 
 def check(pod: Pod, _context: Context) -> Findings:
@@ -132,7 +132,7 @@ def _near_misses(pod: Pod) -> Findings:
         found = near_miss(label, value)
         if found is None or (found.may_be_of_users and not pod_requests_gpu(pod)):
             continue
-        finding = _finding(path, label, value, found.reason, found.advice)
+        finding = _finding(path, label, value, found.reason or NO_NODE, found.advice)
         yield finding._replace(action=Action.WARN) if found.may_be_of_users else finding
 
 

@@ -11,7 +11,6 @@ from rules.profile.platforms.records import SourcePage
 
 MAX_VALUE_CHARACTERS = 63
 """The API server accepts no longer value of a label."""
-NO_NODE = "a value that no node has"
 _MAX_SHOWN_VALUES = 5
 
 
@@ -147,13 +146,15 @@ _MEMORY_PATTERN = "[0-9]+gb"
 
 
 class NearMiss(NamedTuple):
-    """A value that is near known ones: the reason why it is wrong, and what to write.
+    """A value that is near known ones.
 
-    `may_be_of_users`: nodes of users may have the value.
+    - `advice`: what to write.
+    - `reason`: why the value is wrong; empty if it is so because no node has it.
+    - `may_be_of_users`: nodes of users may have the value.
     """
 
-    reason: str
     advice: str
+    reason: str = ""
     may_be_of_users: bool = False
 
 
@@ -168,10 +169,10 @@ def near_miss(label: str, value: str) -> NearMiss | None:
         right += " or a like one"
     if values.others == "users":
         advice = f"write {right}, unless nodes of yours have this value"
-        return NearMiss(f"and {values.setter} writes {right}", advice, may_be_of_users=True)
+        return NearMiss(advice, f"and {values.setter} writes {right}", may_be_of_users=True)
     is_longer = values.others == "models" and len(value) < min(map(len, meant))
     name = f"and {values.setter}'s name for this {values.device} is longer"
-    return NearMiss(name if is_longer else NO_NODE, f"write {right}")
+    return NearMiss(f"write {right}", name if is_longer else "")
 
 
 def meant_values(values: LabelValues, value: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -12,7 +12,7 @@ from typing import Self
 from tests.testkit.control_plane.build import Programs
 from tests.testkit.control_plane.build import programs as built_programs
 from tests.testkit.control_plane.cluster import Cluster
-from tests.testkit.control_plane.servers import Servers
+from tests.testkit.control_plane.servers import FEWER_COLLECTIONS, Servers
 
 
 class ControlPlane(Cluster):
@@ -23,6 +23,7 @@ class ControlPlane(Cluster):
     `controllers` there are only etcd and the API server: no pod is scheduled, and no pods are
     created from a Deployment; `without_controllers` are single ones of kube-controller-manager that
     do not run. `api_server_flags` are added to the flags of the API server.
+    `go_settings` are added to the environment of all programs, which are written in Go.
     `services` are the first three numbers of the Services' addresses, if these are not to be
     loopback addresses.
     """
@@ -36,6 +37,7 @@ class ControlPlane(Cluster):
         without_controllers: Sequence[str] = (),
         api_server_flags: Sequence[str] = (),
         services: str = "",
+        go_settings: Mapping[str, str] = FEWER_COLLECTIONS,
     ) -> None:
         super().__init__(programs or built_programs())
         self._folder = folder
@@ -43,6 +45,7 @@ class ControlPlane(Cluster):
         self._without_controllers = without_controllers
         self._flags = api_server_flags
         self._services = services
+        self._go_settings = go_settings
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -55,6 +58,7 @@ class ControlPlane(Cluster):
                 without_controllers=self._without_controllers,
                 api_server_flags=self._flags,
                 services=self._services,
+                go_settings=self._go_settings,
             )
             stack.callback(self._servers.stop)
             self._servers.start()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.control_plane.processes import eventually
 
 _FORBIDDEN = 403
-_LAST = "made-last"
+# A name of its own for each call: the watch may not have shown yet that the last one is deleted.
+_NUMBERS = itertools.count(1)
 
 
 def await_quotas(cluster: Cluster, namespace: str) -> None:
@@ -23,13 +26,13 @@ def await_quotas(cluster: Cluster, namespace: str) -> None:
         return all(quota.get("status", {}).get("hard") for quota in quotas)
 
     eventually(are_counted, what="the quotas are counted")
-    cluster.create(path, {"metadata": {"name": _LAST}, "spec": {"hard": {"configmaps": "0"}}})
+    last = f"made-last-{next(_NUMBERS)}"
+    cluster.create(path, {"metadata": {"name": last}, "spec": {"hard": {"configmaps": "0"}}})
     config_maps = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All"
 
     def is_refused() -> bool:
-        return cluster.request("POST", config_maps, {"metadata": {"name": "x"}}).status == (
-            _FORBIDDEN
-        )
+        answer = cluster.request("POST", config_maps, {"metadata": {"name": "x"}})
+        return answer.status == _FORBIDDEN and last in answer.body["message"]
 
     eventually(is_refused, what="the quota that was made last refuses a ConfigMap")
-    cluster.request("DELETE", f"{path}/{_LAST}")
+    cluster.request("DELETE", f"{path}/{last}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from tests.testkit.control_plane.cluster import Cluster
@@ -9,8 +10,9 @@ from tests.testkit.control_plane.processes import eventually
 
 _GROUP = "rbac.authorization.k8s.io"
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-_NAME = "granted-last"
 _NAMESPACE = "default"
+# A name of its own for each call: the watch may not have shown yet that the last one is deleted.
+_NUMBERS = itertools.count(1)
 _RULE = {"apiGroups": ["example.com"], "resources": ["rights"], "verbs": ["get"]}
 
 
@@ -23,16 +25,16 @@ def await_rights(cluster: Cluster) -> None:
     later. Raises TimeoutError.
     """
     for kind, place in (("Role", f"/namespaces/{_NAMESPACE}"), ("ClusterRole", "")):
-        user = f"{_NAME}-by-a-{kind.lower()}"
+        name = f"granted-last-{next(_NUMBERS)}"
         parent = f"/apis/{_GROUP}/v1{place}"
         roles, bindings = (f"{parent}/{kind.lower()}{end}" for end in ("s", "bindings"))
-        cluster.create(roles, {"metadata": {"name": _NAME}, "rules": [_RULE]})
+        cluster.create(roles, {"metadata": {"name": name}, "rules": [_RULE]})
         try:
-            cluster.create(bindings, _binding(kind, user))
-            eventually(lambda: _may(cluster, user), what=f"the rights by a {kind}")  # noqa: B023
+            cluster.create(bindings, _binding(kind, name))
+            eventually(lambda: _may(cluster, name), what=f"the rights by a {kind}")  # noqa: B023
         finally:
             for path in (bindings, roles):
-                cluster.request("DELETE", f"{path}/{_NAME}")
+                cluster.request("DELETE", f"{path}/{name}")
 
 
 def _may(cluster: Cluster, user: str) -> bool:
@@ -43,7 +45,8 @@ def _may(cluster: Cluster, user: str) -> bool:
     return allowed
 
 
-def _binding(kind: str, user: str) -> dict[str, Any]:
-    role = {"apiGroup": _GROUP, "kind": kind, "name": _NAME}
-    subject = {"apiGroup": _GROUP, "kind": "User", "name": user}
-    return {"metadata": {"name": _NAME}, "roleRef": role, "subjects": [subject]}
+def _binding(kind: str, name: str) -> dict[str, Any]:
+    """Give the role called `name` to the user of this name."""
+    role = {"apiGroup": _GROUP, "kind": kind, "name": name}
+    subject = {"apiGroup": _GROUP, "kind": "User", "name": name}
+    return {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ ALWAYS = ("etcd", "kube-apiserver")
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler", "kwok")
 # Go collects garbage when the heap has grown by this percentage, by default 100: 40 percent of what
 # an API server does that compiles policies. Above the limit it collects more often.
-FEWER_COLLECTIONS = {"GOGC": "400", "GOMEMLIMIT": "1536MiB"}
+FEWER_COLLECTIONS: Mapping[str, str] = {"GOGC": "400", "GOMEMLIMIT": "1536MiB"}
 
 
 class Servers:
@@ -28,7 +28,8 @@ class Servers:
 
     Without `controllers` there are only etcd and the API server; `without_controllers` are single
     ones of kube-controller-manager that do not run. `api_server_flags` are added to
-    the flags of the API server. Raises BuildError if a program is missing.
+    the flags of the API server, and `go_settings` to the environment of all programs. Raises
+    BuildError if a program is missing.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class Servers:
         without_controllers: Sequence[str],
         api_server_flags: Sequence[str],
         services: str = "",
+        go_settings: Mapping[str, str] = FEWER_COLLECTIONS,
     ) -> None:
         self.has_controllers = controllers
+        self._go_settings = go_settings
         self._without_controllers = without_controllers
         self.commands = {name: str(programs[name]) for name in ALWAYS + CONTROLLERS * controllers}
         self._stages = programs.stages
@@ -97,7 +100,7 @@ class Servers:
         """The environment of a server or a client, without the developer's own settings."""
         home = str(self.settings.folder)
         own = {"PATH": os.defpath, "HOME": home, "KUBECONFIG": str(kubeconfig)}
-        return {**own, **FEWER_COLLECTIONS}
+        return {**own, **self._go_settings}
 
     def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
         """Write a kubeconfig file with the credentials `user`, in the format of a kubeconfig."""

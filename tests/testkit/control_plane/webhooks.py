@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from tests.testkit.control_plane.cluster import Cluster
@@ -10,7 +11,8 @@ from tests.testkit.control_plane.processes import eventually
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _CONFIG_MAPS = "/api/v1/namespaces/default/configmaps?dryRun=All"
 _KINDS = ("Mutating", "Validating")
-_NAME = "registered-last.example.com"
+# A name of its own for each call: the watch may not have shown yet that the last one is deleted.
+_NUMBERS = itertools.count(1)
 # No server listens on this port.
 _NO_SERVER = "https://127.0.0.1:1"
 
@@ -23,30 +25,31 @@ def await_webhooks(cluster: Cluster) -> None:
     the changes before it are known. Raises TimeoutError.
     """
     for kind in _KINDS:
+        name = f"registered-last-{next(_NUMBERS)}.example.com"
         path = f"{_ADMISSION}/{kind.lower()}webhookconfigurations"
-        cluster.create(path, _configuration(kind))
+        cluster.create(path, _configuration(name))
         try:
-            eventually(lambda: _is_called(cluster, kind), what=f"{kind} webhooks")  # noqa: B023
+            eventually(lambda: _is_called(cluster, name), what=f"{kind} webhooks")  # noqa: B023
         finally:
-            cluster.request("DELETE", f"{path}/{_NAME}")
+            cluster.request("DELETE", f"{path}/{name}")
 
 
-def _is_called(cluster: Cluster, kind: str) -> bool:
-    probe = {"metadata": {"name": "probe", "labels": {_NAME: kind}}}
+def _is_called(cluster: Cluster, name: str) -> bool:
+    probe = {"metadata": {"name": "probe", "labels": {name: ""}}}
     answer = cluster.request("POST", _CONFIG_MAPS, probe)
-    return f'failed calling webhook "{_NAME}"' in str(answer.body)
+    return f'failed calling webhook "{name}"' in str(answer.body)
 
 
-def _configuration(kind: str) -> dict[str, Any]:
+def _configuration(name: str) -> dict[str, Any]:
     """A webhook that fails, for ConfigMaps with a label that only those of `_is_called` have."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
     webhook = {
-        "name": _NAME,
+        "name": name,
         "clientConfig": {"url": _NO_SERVER},
         "rules": [{**rule, "operations": ["CREATE"]}],
-        "objectSelector": {"matchLabels": {_NAME: kind}},
+        "objectSelector": {"matchLabels": {name: ""}},
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
-    return {"metadata": {"name": _NAME}, "webhooks": [webhook]}
+    return {"metadata": {"name": name}, "webhooks": [webhook]}
