@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -29,6 +30,20 @@ if find_spec("aiohttp") and find_spec("fcntl"):
         "tests.testkit.container_runtime.fixtures",
         "tests.testkit.real_node.fixtures",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without garbage collections, and leave them out of those that follow.
+
+    The tests are hundreds of thousands of objects that stay until the end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collectstart(collector: pytest.Collector) -> None:

@@ -314,7 +314,7 @@ def _changed_lines(case: Case, body: str) -> Iterator[str]:
 
 def peers() -> list[Mapping[str, Any]]:
     """Other webhooks and policies, with cases of what they do and what gpuward does."""
-    data: Mapping[str, Any] = yaml.safe_load(PEERS.read_text(encoding="utf-8"))
+    data: Mapping[str, Any] = yaml.load(PEERS.read_text(encoding="utf-8"), yaml.CSafeLoader)
     found: list[Mapping[str, Any]] = data["peers"]
     return found
 

@@ -20,7 +20,7 @@ from tests.testkit.paths import DATA
 from tests.testkit.why_command import Asked
 
 Row: TypeAlias = dict[str, Any]
-_SYSTEMS = yaml.safe_load((DATA / "divided_cards.yaml").read_text(encoding="utf-8"))["systems"]
+_SYSTEMS = yaml.load((DATA / "divided_cards.yaml").read_text("utf-8"), yaml.CSafeLoader)["systems"]
 _ROWS = [(system["title"], row) for system in _SYSTEMS for row in system["rows"]]
 _MIB, _MODEL = 16_000, "NVIDIA-A100"
 

@@ -18,6 +18,7 @@ none, because nothing is to be found in it.
 from __future__ import annotations
 
 import datetime
+import marshal
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -70,10 +71,14 @@ class Case:
 
     @property
     def manifest(self) -> Any:
-        """The manifest, read anew so that the caller may change it."""
+        """The manifest, a new copy each time, so that the caller may change it."""
+        return marshal.loads(self._manifest)  # noqa: S302  # written below
+
+    @cached_property
+    def _manifest(self) -> bytes:
         document = read(Chunk(self.file.read_text(encoding="utf-8")))
         assert document is not None, f"{self.file} is empty"
-        return document.value
+        return marshal.dumps(document.value)
 
     @cached_property
     def circumstances(self) -> dict[str, Any]:

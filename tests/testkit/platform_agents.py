@@ -146,5 +146,7 @@ def _one_node() -> dict[str, Any]:
 @cache
 def platform_agents() -> list[PlatformAgent]:
     """All of them."""
-    projects: Iterable[Mapping[str, Any]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    projects: Iterable[Mapping[str, Any]] = yaml.load(
+        FILE.read_text(encoding="utf-8"), yaml.CSafeLoader
+    )
     return [PlatformAgent(project, entry) for project in projects for entry in project["pods"]]

@@ -56,13 +56,13 @@ def reasons() -> dict[str, str]:
 @cache
 def data() -> Any:
     """The content of tests/data/executed.yaml."""
-    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return yaml.load(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 @cache
 def recorded() -> Mapping[str, Answers]:
     """The answers in tests/data/executed_answers.yaml, by the name of the bypass or claim."""
-    content = yaml.safe_load(ANSWERS.read_text(encoding="utf-8"))
+    content = yaml.load(ANSWERS.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return {
         name: Answers(tuple(entry["before"]), tuple(entry.get("after", ())))
         for name, entry in content.items()
@@ -72,7 +72,7 @@ def recorded() -> Mapping[str, Answers]:
 @cache
 def on_a_node() -> Mapping[str, Outcome]:
     """The outcomes in tests/data/node_answers.yaml, by the name of the bypass."""
-    content = yaml.safe_load(NODE_ANSWERS.read_text(encoding="utf-8"))
+    content = yaml.load(NODE_ANSWERS.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return {name: Outcome(**entry) for name, entry in content.items()}
 
 

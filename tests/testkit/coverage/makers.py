@@ -41,7 +41,7 @@ _NVIDIAS = re.compile("nvidia|cuda", re.IGNORECASE)
 @cache
 def data() -> Mapping[str, Any]:
     """The content of the data file."""
-    content: Mapping[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    content: Mapping[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
     return content
 
 
