@@ -248,6 +248,32 @@ def read_policy_content(file: str, read_file: ReadFile = read_policy_file) -> tu
     return (content, file) if text is None else (text.encode(), f"{file}[{POLICY_FILE}]")
 
 
+def is_of_another_program(content: bytes) -> bool:
+    """Return whether `content` is a file of another program, although it is called as a policy.
+
+    That is a manifest of another kind, or YAML without any key of a policy, such as a workflow of
+    GitHub Actions. An empty file and one that cannot be read may be meant as a policy.
+    """
+    try:
+        chunks = islice(split(decode(content)), MAX_DOCUMENTS)
+        documents = [found for chunk in chunks if (found := read(chunk, _YAML_LIMITS))]
+    except (EncodingError, YamlError):
+        return False
+    return bool(documents) and not any(_may_be_policy(document.value) for document in documents)
+
+
+def _may_be_policy(value: Any) -> bool:
+    from policies.validation import policy_schema  # noqa: PLC0415  # few files need it
+
+    if not isinstance(value, dict | list):
+        return True
+    raw = as_object(value)
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    if isinstance(kind, str) and isinstance(version, str):
+        return kind == "Policy" or version.startswith("gpuward.io/")
+    return not raw.keys().isdisjoint(policy_schema()["properties"])
+
+
 def _decode(content: bytes, name: str) -> str:
     try:
         return decode(content)
