@@ -78,6 +78,36 @@ def test_a_misspelt_command_is_named_with_the_one_that_was_meant(
     assert f'"{meant}"' in error if meant else "usage: gpuward COMMAND" in error
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows has other errors")
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["gpus", "--kubeconfig", "folder"], "Kubernetes API: folder: is a directory"),
+        (["export", "static", "--folder", "file/x"], "not a directory"),
+        (["init", "--directory", "folder", "--kubeconfig", "folder"], "folder: is a directory"),
+        (["policy", "check", "folder"], "folder: not a regular file"),
+        (["webhooks", "watch", "--expected", "folder"], "no pod of a cluster: name a file with"),
+        (["lint", ""], "a path is empty: give a file or folder"),
+        (["gpus", "-f", ""], "a path is empty: give a file or folder"),
+    ],
+    ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",
+)
+def test_an_error_of_the_system_is_in_words(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    error: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    assert main(arguments) in {1, 2}
+    errors = capsys.readouterr().err
+    assert error in errors
+    assert "Errno" not in errors
+
+
 HOSTILE = "no-such-file\x1b[2J\x1b]0;owned\x07\r\t\u202e\u009b31m"
 CONTROL = "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]"
 KUBECONFIG = ["--kubeconfig", HOSTILE]
