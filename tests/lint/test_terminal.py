@@ -7,6 +7,7 @@ import io
 import pytest
 
 from lint import cli
+from lint.options import parse_lint_settings
 from terminal import use_color, use_hyperlinks
 from tests.testkit.lint_command import LintCommand
 
@@ -84,7 +85,7 @@ def test_reasons_and_remedies_fit_into_the_terminal(
     command.write("pod.yaml", POD)
     monkeypatch.chdir(command.folder)
     monkeypatch.setenv("COLUMNS", columns)
-    settings = cli.parse_lint_settings(["--isolated", "pod.yaml"])
+    settings = parse_lint_settings(["--isolated", "pod.yaml"])
     for out, limit in ((Terminal(), longest), (io.StringIO(), 100)):
         assert cli._lint(settings, out) == 1  # noqa: SLF001  # a real terminal is no test
         lines = out.getvalue().split(" = why: ")[1].split(" = more: ")[0].splitlines()
