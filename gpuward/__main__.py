@@ -33,9 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130  # as shells say that Ctrl-C has ended a program
     except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does.
+        # The reader of the output has closed it, as `head` does: it is not known what was found.
         _discard_output()
-        return 1
+        return 141  # as shells say that SIGPIPE has ended a program
     except OSError as error:
         if not (why := _broken_stream(error, is_input_closed=is_input_closed)):
             raise

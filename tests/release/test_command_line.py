@@ -268,6 +268,19 @@ def test_a_closed_output_pipe_is_no_error(verb: str) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(os.name != "posix", reason="only Unix has this signal")
+@pytest.mark.parametrize(
+    "arguments", [["policy", "show"], ["explain", "zero-gpu"], ["lint", "pod.yaml"]]
+)
+def test_a_closed_output_pipe_is_no_finding(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = run_in(tmp_path, *arguments, out=closed)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 POD = """\
 apiVersion: v1
 kind: Pod
