@@ -33,8 +33,11 @@ STATUS_PORT = 8081
 
 def port(text: str) -> int:
     """The number of a port in `text`; for argparse. The system chooses one for 0."""
-    number = int(text)
-    if not 0 <= number <= _MAX_PORT:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= _MAX_PORT:  # also refuses what is no number
         raise argparse.ArgumentTypeError(f"{text}: expected a port, up to {_MAX_PORT}")
     return number
 

@@ -20,6 +20,8 @@ from gpuward.commands import COMMANDS
 def main(arguments: list[str] | None = None) -> int:
     """Run `gpuward ARGUMENTS` (those of the process by default); the exit status."""
     home = _set_import_path()
+    is_input_closed = sys.stdin is None
+    _replace_closed_streams()
     _set_output_encoding()
     verb, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
@@ -31,17 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130  # as shells say that Ctrl-C has ended a program
     except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does.
+        # The reader of the output has closed it, as `head` does: it is not known what was found.
         _discard_output()
-        return 1
+        return 141  # as shells say that SIGPIPE has ended a program
     except OSError as error:
-        from terminal import is_full_disk, write_error  # noqa: PLC0415  # after the import path
-
-        if not is_full_disk(error):
+        if not (why := _broken_stream(error, is_input_closed=is_input_closed)):
             raise
         _discard_output()
-        name = f"{error.filename}: " if error.filename else ""
-        write_error("gpuward", f"{name}cannot write: {(error.strerror or str(error)).lower()}")
+        sys.stderr.write(f"gpuward: {why}\n")
         return 2
     except ModuleNotFoundError as error:
         if error.name == "yaml._yaml":
@@ -71,6 +70,20 @@ def _installer() -> str:
     return "pip install"
 
 
+def _broken_stream(error: OSError, *, is_input_closed: bool) -> str:
+    """Say why a stream cannot be read or written; empty if `error` is about something else."""
+    from errno import EBADF  # noqa: PLC0415  # after the import path
+
+    from terminal import is_full_disk, printable  # noqa: PLC0415  # after the import path
+
+    if is_input_closed and error.errno == EBADF:
+        return f"standard input is closed: open it, as by <{os.devnull}"
+    if not is_full_disk(error):
+        return ""
+    name = f"{error.filename}: " if error.filename else ""
+    return printable(f"{name}cannot write: {(error.strerror or str(error)).lower()}")
+
+
 def _discard_output() -> None:
     """Write what is still to be written to standard output nowhere, as the interpreter ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -91,6 +104,18 @@ _LIBYAML_ADVICE = (
 )
 
 
+def _replace_closed_streams() -> None:
+    """Open standard input and standard error if they are closed, as after `<&-` and `2>&-`.
+
+    Reading that input is an error, and never the end of a file: what is not there is not clean.
+    Errors go nowhere, and the exit status still tells of them.
+    """
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY))
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", errors="replace")
+
+
 def _set_output_encoding() -> None:
     """Write UTF-8 and plain line feeds into pipes and files, as kubectl and helm do.
 
@@ -107,6 +132,9 @@ def _set_output_encoding() -> None:
 
 
 def _run_command(verb: str, rest: list[str]) -> int:
+    if sys.stdout is None:
+        sys.stderr.write(f"gpuward: standard output is closed: open it, as by >{os.devnull}\n")
+        return 2
     if verb in {"-h", "--help", "help"}:
         print(_usage())  # noqa: T201  # this is what the user asked for
         return 0

@@ -108,6 +108,8 @@ def explain_error(problem: Exception, event: Any, text: str, base: int) -> YamlE
         message = ", ".join(filter(None, (problem.context, problem.problem)))
         mark = problem.problem_mark or problem.context_mark
         index = mark.index if mark else index
+        if isinstance(problem, yaml.scanner.ScannerError):
+            message = _explain_character(text[index : index + 1], problem) or message
     elif isinstance(problem, yaml.reader.ReaderError):
         message = problem.reason
         index = len(text.encode()[: problem.position].decode(errors="ignore"))
@@ -115,6 +117,15 @@ def explain_error(problem: Exception, event: Any, text: str, base: int) -> YamlE
         message = "half of a surrogate pair is not a character"
         index = problem.start
     return YamlError(message, min(index, len(text)) + base)
+
+
+def _explain_character(character: str, problem: yaml.scanner.ScannerError) -> str:
+    """Say what to write in place of a character that YAML allows not here; empty for others."""
+    if character == "\t":
+        return "a tab, where YAML allows only spaces: indent by spaces"
+    if character and str(problem.problem).endswith("cannot start any token"):
+        return f"a value cannot begin with {character}: quote it"
+    return ""
 
 
 # The spans of scalars whose marks libyaml sets wrong. Offsets count from the text's start.

@@ -171,7 +171,7 @@ def decode(content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise EncodingError(f"not UTF-8 (byte {error.start})") from error
+        raise EncodingError(f"not UTF-8 (byte {error.start}): write it as UTF-8") from error
 
 
 def _is_utf_16(content: bytes) -> bool:

@@ -115,9 +115,12 @@ def add_policy_options(group: argparse._ArgumentGroup) -> None:
 
 
 def _positive_integer(text: str) -> int:
-    number = int(text)
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
     if number < 1:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number from 1 up")
     return number
 
 

@@ -262,7 +262,7 @@ def _default_paths(settings: InputSettings) -> tuple[str, ...]:
         return ()
     if settings.changed_since:
         return (".",)
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin.isatty():
         raise UsageError(f"nothing to lint: {_GIVE_PATH_ADVICE}")
     if not cast("BufferedReader", sys.stdin.buffer).peek(1):
         raise UsageError(

@@ -1,6 +1,7 @@
 """Read a policy from its file and turn its text into a `Policy`, or report each problem."""
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -246,6 +247,41 @@ def read_policy_content(file: str, read_file: ReadFile = read_policy_file) -> tu
     content = read_file(file)
     text = _text_in_config_map(content, file) if b"ConfigMap" in content else None
     return (content, file) if text is None else (text.encode(), f"{file}[{POLICY_FILE}]")
+
+
+def is_of_another_program(content: bytes) -> bool:
+    """Return whether `content` is a file of another program, although it is called as a policy.
+
+    That is a manifest of another kind, or YAML without any key of a policy, such as a workflow of
+    GitHub Actions. An empty file and one that cannot be read may be meant as a policy, unless it is
+    the template of a manifest of another kind.
+    """
+    text = ""
+    try:
+        text = decode(content)
+        chunks = islice(split(text), MAX_DOCUMENTS)
+        documents = [found for chunk in chunks if (found := read(chunk, _YAML_LIMITS))]
+    except EncodingError:
+        return False
+    except YamlError:
+        head = dict(re.findall(_HEAD_PATTERN, text))
+        return head.keys() == {"apiVersion", "kind"} and not _may_be_policy(head)
+    return bool(documents) and not any(_may_be_policy(document.value) for document in documents)
+
+
+_HEAD_PATTERN = re.compile(r"^(apiVersion|kind):[ \t]*([^\s#]+)", re.MULTILINE)
+
+
+def _may_be_policy(value: Any) -> bool:
+    from policies.validation import policy_schema  # noqa: PLC0415  # few files need it
+
+    if not isinstance(value, dict | list):
+        return True
+    raw = as_object(value)
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    if isinstance(kind, str) and isinstance(version, str):
+        return kind == "Policy" or version.startswith("gpuward.io/")
+    return not raw.keys().isdisjoint(policy_schema()["properties"])
 
 
 def _decode(content: bytes, name: str) -> str:

@@ -73,9 +73,11 @@ def schema_problems(error: Any) -> Iterator[Problem]:
     """The problems that `error`, a ValidationError of jsonschema, stands for."""
     path = tuple(error.absolute_path)
     if error.validator == "additionalProperties":
-        known = list(error.schema.get("properties", ()))
-        for key in sorted(set(error.instance) - set(known)):
-            yield (*path, key), f"unknown key {key!r}{suggestion_suffix(key, known)}"
+        schemas = error.schema.get("properties", {})
+        known = [key for key, schema in schemas.items() if "not" not in schema]
+        keys = f"; there are {', '.join(known)}" if known else ""
+        for key in sorted(set(error.instance) - set(schemas)):
+            yield (*path, key), f"unknown key {key!r}{suggestion_suffix(key, known) or keys}"
     elif error.validator == "oneOf" and (enum := _enum_cause(error.context)):
         yield from schema_problems(enum)
     elif error.validator == "oneOf" and error.context:

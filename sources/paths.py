@@ -185,6 +185,8 @@ def files_at(
         import glob  # noqa: PLC0415  # most users name files and folders
 
         found = sorted(glob.glob(path, recursive=True))
+        if not path:
+            raise UsageError("a path is empty: give a file or folder, or - for standard input")
         if not found:
             hint = ": an option and its value are two arguments" if path.startswith("--") else ""
             raise UsageError(f"{path} does not exist{hint}")
@@ -219,7 +221,9 @@ def _files_in_folder(
             if is_tool_folder(name):
                 yield SkippedSource(os.path.normpath(place), TOOL_FOLDER_REASON)
             elif os.path.islink(place):
-                yield SkippedSource(place, "a link to a folder: name it to lint it")
+                yield SkippedSource(
+                    os.path.normpath(place), "a link to a folder: name it to lint it"
+                )
         folders[:] = (name for name in folders if not is_tool_folder(name))
         for name in files:
             if may_hold_manifests(name):
@@ -227,7 +231,8 @@ def _files_in_folder(
                 if not exclude.excludes(path):
                     yield path
     for error in closed:
-        yield UnreadableSource(str(error.filename), (error.strerror or str(error)).lower())
+        place = os.path.normpath(str(error.filename))
+        yield UnreadableSource(place, (error.strerror or str(error)).lower())
 
 
 def walk(

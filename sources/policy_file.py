@@ -8,6 +8,7 @@ from policies.loading import (
     MAX_POLICY_BYTES,
     POLICY_FILE,
     PolicyError,
+    is_of_another_program,
     load_policy_file,
     read_policy_file,
     refuse_large_content,
@@ -227,17 +228,28 @@ def policy_files(folder: str, here: str, tree: FileTree = DISK) -> list[str]:
     Without a repository, a file further up is not for this folder: then they end with the working
     folder `here` if that is around `folder`, else with `folder` itself. All paths are absolute.
 
-    Raises PolicyError for a policy with another ending.
+    Files of other programs with its name are no policies. Raises PolicyError for a policy with
+    another ending.
     """
     found = []
     for place in _folders_up_to_repository(folder, here):
         file = os.path.join(place, POLICY_FILE)
-        if tree.exists(file):
+        if _has_policy(file, tree):
             found.append(file)
-        elif tree.exists(other := file.removesuffix(".yaml") + ".yml"):
+        elif _has_policy(other := file.removesuffix(".yaml") + ".yml", tree):
             name = os.path.relpath(other, here)
             raise PolicyError(f"{name}: a policy is looked for as {POLICY_FILE}; rename the file")
     return found
+
+
+def _has_policy(file: str, tree: FileTree) -> bool:
+    """Return whether there is a policy at `file`, or what cannot be read and may be one."""
+    if not tree.exists(file):
+        return False
+    try:
+        return not is_of_another_program(tree.read(file, MAX_POLICY_BYTES + 1))
+    except OSError:
+        return True
 
 
 def _folders_up_to_repository(folder: str, here: str) -> list[str]:

@@ -168,7 +168,11 @@ class Connection:
         self._configuration.proxy = None  # so that after `load` it is that of the kubeconfig file
         try:
             load(self._configuration)
-        except (config.ConfigException, OSError, ValueError, yaml.YAMLError) as error:
+        except OSError as error:
+            name = f"{error.filename}: " if error.filename else ""
+            why = (error.strerror or str(error)).lower()
+            raise ClusterError(f"{_NO_CREDENTIALS}: {name}{why}") from error
+        except (config.ConfigException, ValueError, yaml.YAMLError) as error:
             raise ClusterError(f"{_NO_CREDENTIALS}: {error}") from error
         except (AttributeError, KeyError, TypeError) as error:  # where the client expects a list
             why = "a part of the kubeconfig file is missing or has another type than it must have"
@@ -189,6 +193,9 @@ class Connection:
         """Use the credentials of the pod, or of a kubeconfig file if one is given."""
 
         def load(configuration: client.Configuration) -> None:
+            if kubeconfig is None and "KUBERNETES_SERVICE_HOST" not in os.environ:
+                why = "this is no pod of a cluster: name a file with --kubeconfig"
+                raise ClusterError(f"{_NO_CREDENTIALS}: {why}")
             if kubeconfig is None:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # the client's own code has no types
             elif not _exists(kubeconfig):

@@ -151,7 +151,8 @@ class _Audit:
             self._failed.append(SourceError(f"there is no namespace {self._namespace}"))
         failed = dict.fromkeys(map(str, self._failed))  # both lists begin with the API groups
         results.not_evaluated.extend(InputNotEvaluated("", 0, 0, why) for why in failed)
-        warnings = (Remark("warning", "", 0, 0, text) for text in self._warnings)
+        texts = (text for text in self._warnings if text not in failed)  # each is said once
+        warnings = (Remark("warning", "", 0, 0, text) for text in texts)
         assumed = self._assumptions(facts)
         about_all = (*warnings, *assumed, *self._not_refused(facts, results))
         found = (

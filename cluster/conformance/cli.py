@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from cluster.api.errors import ClusterError, Object
 from cluster.audit.audit import audit
 from cluster.conformance.dry_runs import Send
-from cluster.conformance.evidence import Evidence, gather
+from cluster.conformance.evidence import Evidence, absent_namespaces, gather
 from cluster.conformance.report import to_document, to_html, to_markdown
 from cluster.doctor.facts import Request, read_facts
 from cluster.source.objects import NAMESPACES, ObjectReader, SourceError
@@ -40,7 +40,8 @@ and to create pods in the namespaces; with --as, to impersonate the user, who ne
 Of files the ways are not known, and only the controls and the pods in them are reported.
 
 exit status: 0 every way is closed, and no pod reaches GPUs without asking; 1 a way is open, or
-a pod reaches GPUs; 2 wrong usage, or nothing could be read; 3 something is not known"""
+a pod reaches GPUs; 2 wrong usage, a namespace that does not exist, or nothing could be read;
+3 something is not known"""
 _IMAGE = "registry.example.com/app:1"
 _MAX_BYTES = 8 << 20
 
@@ -136,6 +137,9 @@ def _gather(
 ) -> Evidence:
     policy, described = _policy(options, source)
     facts = read_facts(source, policy, request)
+    namespaces = [*dict.fromkeys(options.namespaces)] or ["default"]
+    if send and (absent := absent_namespaces(facts, namespaces)):
+        raise SourceError(f"there is no namespace {', '.join(absent)}")
     about = {
         "gpuward": installed_version() or "unknown",
         "Kubernetes": source.server_version(),
@@ -146,7 +150,7 @@ def _gather(
         facts,
         send,
         audit(source, policy, None),
-        [*dict.fromkeys(options.namespaces)] or ["default"],
+        namespaces,
         about,
         image=options.image,
         is_own=not options.user,

@@ -171,6 +171,14 @@ def _user(send: Send, unread: list[str]) -> tuple[str, tuple[str, ...]]:
     return as_text(info.get("username")), found
 
 
+def absent_namespaces(facts: DoctorFacts, namespaces: Sequence[str]) -> list[str]:
+    """Return those of `namespaces` that the cluster has not, as far as that could be read."""
+    if NAMESPACES in facts.missing:
+        return []
+    present = {name_of(item) for item in facts.objects(NAMESPACES)}
+    return [name for name in namespaces if name not in present]
+
+
 def _labels(facts: DoctorFacts, namespace: str) -> Mapping[str, Any]:
     items = (item for item in facts.objects(NAMESPACES) if name_of(item) == namespace)
     return as_object(as_object(next(items, {}).get("metadata")).get("labels"))

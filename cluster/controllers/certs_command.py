@@ -153,7 +153,10 @@ def _boolean(text: str) -> bool:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not 0 < number < 1e5:  # noqa: PLR2004  # also refuses NaN
         raise argparse.ArgumentTypeError(f"{text}: expected a number above 0")
     return number

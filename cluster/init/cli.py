@@ -64,7 +64,7 @@ def content(path: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from error
+        raise FileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     if len(read) > _MAX_BYTES:
         raise FileError(f"{path}: larger than {_MAX_BYTES >> 20} MiB")
     return read.decode(errors="replace")
@@ -99,7 +99,7 @@ def write(file: GeneratedFile) -> None:
                 os.unlink(temporary)
             raise
     except OSError as error:
-        raise FileError(f"{file.path}: {error.strerror}") from error
+        raise FileError(f"{file.path}: {(error.strerror or str(error)).lower()}") from error
 
 
 POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"

@@ -132,7 +132,7 @@ def read_expectation(path: str) -> Expectation:
     try:
         content = _read(path)
     except OSError as error:
-        raise ExpectationError(f"{path}: {error.strerror}") from error
+        raise ExpectationError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     except ValueError as error:
         raise ExpectationError(f"{path}: {error}") from error
     return parse_expectation(content, path)

@@ -6,7 +6,8 @@ import argparse
 import sys
 
 from lint.hooks import pre_commit, pre_receive
-from lint.options import lint_parser
+from lint.options import parse_lint_settings
+from lint.run import find_policies, with_default_paths
 from policies.loading import PolicyError
 from sources.sources import UsageError
 from terminal import CommandParser, printable, write_error
@@ -69,8 +70,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _install(options: argparse.Namespace, lint_options: list[str]) -> int:
     verb = "fix" if options.fix else "lint"
-    lint_parser(f"gpuward {verb}").parse_args(lint_options)  # an error now, not at each commit
-    path = pre_commit.install([verb, "--staged", "--quiet", *lint_options])
+    arguments = ["--staged", "--quiet", *lint_options]
+    settings = parse_lint_settings(arguments, f"gpuward {verb}")
+    find_policies(with_default_paths(settings))  # an error now, not at each commit
+    path = pre_commit.install([verb, *arguments])
     sys.stdout.write(f"{printable(path)}: written\n")
     return 0
 

@@ -30,7 +30,7 @@ from lint.language_server.hover import (
     policy_hover,
 )
 from lint.language_server.policies import EditorPolicies, EditorSettings
-from policies.loading import POLICY_FILE
+from policies.loading import POLICY_FILE, is_of_another_program
 from terminal import installed_version
 
 _LOG = logging.getLogger(__name__)
@@ -167,8 +167,9 @@ def file_name(document: TextDocument) -> str:
 
 
 def is_policy(document: TextDocument) -> bool:
-    """Return whether the document is a policy, by its name."""
-    return os.path.basename(file_name(document)) == POLICY_FILE
+    """Return whether the document is a policy, by its name and its keys."""
+    is_called_so = os.path.basename(file_name(document)) == POLICY_FILE
+    return is_called_so and not is_of_another_program(document.source.encode(errors="replace"))
 
 
 def create_server(settings: EditorSettings) -> GpuwardServer:

@@ -17,22 +17,24 @@ from reports.formats import (
     why_not_fixed,
 )
 from reports.results import Results
-from terminal import printable
+from terminal import printable, width_of
 
 _COLORS = {"error": "1;31", "warning": "1;33", "note": "1;36", "fixed": "1;32"}
 _COLORS |= {"dim": "2", "bold": "1"}
 _WRAP_WIDTH = 100
+_LEAST_WRAP_WIDTH = 40
 
 
 def write(out: TextIO, results: Results, style: ReportStyle) -> None:
     """Write `results`, notes only if the style asks for them; the last line sums up."""
     paint = _Painter(style)
+    width = int(min(_WRAP_WIDTH, max(_LEAST_WRAP_WIDTH, width_of(out))))
     explained: set[str] = set()
     for located in results.findings:
         if located.level != "note" or style.notes:
             first = located.finding.rule not in explained
             explained.add(located.finding.rule)
-            out.write("\n".join(_finding(located, paint, explain=first)) + "\n\n")
+            out.write("\n".join(_finding(located, paint, width, explain=first)) + "\n\n")
     write_after_findings(out, results, style)
 
 
@@ -116,7 +118,9 @@ class _Painter:
         return f"\x1b]8;;{address}\x1b\\{text}\x1b]8;;\x1b\\"
 
 
-def _finding(located: LocatedFinding, paint: _Painter, *, explain: bool) -> Iterator[str]:
+def _finding(
+    located: LocatedFinding, paint: _Painter, width: int, *, explain: bool
+) -> Iterator[str]:
     finding, span = located.finding, located.span
     rule = paint.link(rule_page_url(finding.rule), finding.rule)
     head = paint(located.level, f"{located.level}[{rule}]")
@@ -137,10 +141,10 @@ def _finding(located: LocatedFinding, paint: _Painter, *, explain: bool) -> Iter
         yield f"{gutter} = rendered: line {located.rendered_line} of `{command}`"
     if explain:
         why = located.rule.documentation.get("Why it matters", "").split("\n\n")[0]
-        yield from _wrap(gutter, "why", " ".join(why.split()))
+        yield from _wrap(gutter, "why", " ".join(why.split()), width)
     if finding.help or finding.fixable:
         fix = f" [fixable: {finding.fix}]" if finding.fixable else ""
-        yield from _wrap(gutter, "help", printable(finding.help) + fix)
+        yield from _wrap(gutter, "help", printable(finding.help) + fix, width)
     if explain:
         yield f"{gutter} = more: gpuward explain {finding.rule}"
 
@@ -161,13 +165,13 @@ def _with_one_column_characters(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def _wrap(gutter: str, label: str, text: str) -> Iterator[str]:
+def _wrap(gutter: str, label: str, text: str, width: int) -> Iterator[str]:
     import textwrap  # noqa: PLC0415  # most files have no findings
 
     first = f"{gutter} = {label}: "
     lines = textwrap.wrap(
         text,
-        _WRAP_WIDTH,
+        width,
         initial_indent=first,
         subsequent_indent=" " * len(first),
         break_long_words=False,

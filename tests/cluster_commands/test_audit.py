@@ -772,6 +772,16 @@ def test_kinds_that_their_group_does_not_have_in_its_preferred_version_are_evalu
     }
 
 
+def test_a_file_that_cannot_be_read_is_reported_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a:\n\tb: 1\n")
+    assert main(["--isolated", "-f", str(broken)]) == 3
+    captured = capsys.readouterr()
+    assert (captured.out + captured.err).count(f"{broken}:2:1: a tab, where") == 1
+
+
 @pytest.mark.parametrize(("options", "rules"), [((), ["unknown-node-mode"]), (("-n", "ml"), [])])
 def test_flavors_in_a_file_are_not_evaluated_either_for_one_namespace(
     audit: Audit, options: tuple[str, ...], rules: list[str]

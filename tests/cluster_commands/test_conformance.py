@@ -11,6 +11,7 @@ import pytest
 
 from cluster.api.errors import ClusterError, ForbiddenError, InternalError, InvalidError
 from cluster.audit.audit import audit
+from cluster.conformance import cli
 from cluster.conformance.cli import main
 from cluster.conformance.dry_runs import State, control_of
 from cluster.conformance.evidence import Evidence, gather
@@ -228,6 +229,23 @@ def test_a_missing_right_to_label_a_namespace_is_a_control() -> None:
     message = 'namespaces "team" is forbidden: User "alice" cannot patch resource "namespaces"'
     assert control_of(message, may_be_a_right=True) == "rights (RBAC)"
     assert not control_of(message)
+
+
+def test_a_namespace_that_does_not_exist_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gather_there(options: Any) -> Evidence:
+        team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        source = cast("ObjectReader", Cluster(team))
+        return cli._gather(options, source, lambda _path: NO_METRICS, lambda *_: {})  # noqa: SLF001
+
+    monkeypatch.setattr(cli, "_of_cluster", gather_there)
+    assert main(["--isolated", "-n", "team", "-n", "tema", "-n", "x"]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (
+        "",
+        "gpuward conformance: there is no namespace tema, x\n",
+    )
 
 
 def test_of_files_the_ways_are_not_known(

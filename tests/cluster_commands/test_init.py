@@ -523,7 +523,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / POLICY).mkdir()
     options = ["-f", str(tmp_path / "cluster.json"), "--directory", str(tmp_path)]
     assert main(options) == 2
-    assert capsys.readouterr().err.endswith(f"{POLICY}: Is a directory\n")
+    assert capsys.readouterr().err.endswith(f"{POLICY}: is a directory\n")
     assert not (tmp_path / VALUES).exists()
 
 

@@ -359,6 +359,23 @@ def test_the_message_says_what_is_wrong() -> None:
     assert str(YamlError(message, offset)) == message
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "offset"),
+    [
+        ("a:\n\tb: 1\n", "a tab, where YAML allows only spaces: indent by spaces", 3),
+        ("a: 1\n\tb: 1\n", "a tab, where YAML allows only spaces: indent by spaces", 5),
+        ("- é\n-\tb: 1\n  c: 2\n", "a tab, where YAML allows only spaces: indent by spaces", 5),
+        ("image: @x\n", "a value cannot begin with @: quote it", 7),
+        ("a: [`b`]\n", "a value cannot begin with `: quote it", 4),
+        ("a: %b\n", "a value cannot begin with %: quote it", 3),
+    ],
+)
+def test_a_character_that_yaml_does_not_allow_is_named_with_what_to_write(
+    text: str, message: str, offset: int
+) -> None:
+    assert refusal(text) == (message, offset)
+
+
 def test_a_tag_makes_a_float_of_the_largest_integer_of_64_bits() -> None:
     assert document("a: !!float 9223372036854775807").value == {"a": 9223372036854776000}
     assert "not a valid float" in refusal("a: !!float 9223372036854775808")[0]

@@ -66,6 +66,24 @@ def test_the_hook_has_options_of_lint(repository: GitRepository) -> None:
     assert repository.gpuward("hook", "uninstall", "--", "--notes").returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        (("--no-such",), "--no-such"),
+        (("--profile", "gkee"), 'did you mean "gke"?'),
+        (("--select", "zero-gpuu"), 'did you mean "zero-gpu"?'),
+        (("--policy", "missing.yaml"), "missing.yaml: no such file or directory"),
+        (("--changed-since", "HEAD"), "--changed-since"),
+    ],
+)
+def test_options_that_every_commit_would_refuse_are_refused_at_once(
+    repository: GitRepository, options: tuple[str, ...], error: str
+) -> None:
+    done = repository.gpuward("hook", "install", "--", *options)
+    assert (done.returncode, error in done.stderr) == (2, True), done.stderr
+    assert repository.gpuward("hook", "uninstall").stdout == "there is no hook of gpuward\n"
+
+
 def test_the_hook_can_fix(repository: GitRepository) -> None:
     install(repository, "--fix")
     repository.stage("new.yaml", FIXABLE)

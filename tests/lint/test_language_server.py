@@ -314,6 +314,18 @@ async def test_a_policy_may_extend_a_file_beside_it(editor: Editor) -> None:
     assert found.range.start.line == 2
 
 
+async def test_a_file_of_another_program_that_is_called_as_a_policy_has_no_mistakes(
+    editor: Editor,
+) -> None:
+    release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: a}\n"
+    assert await editor.open("gpuward.yaml", release) == []
+    assert await editor.change("on: push\njobs: {}\n") == []
+    assert len(await editor.change("kind: Policy\njobs: {}\n")) > 0
+    (editor.folder / "gpuward.yaml").write_text(release)
+    (found,) = await editor.open("pod.yaml", TAKER)
+    assert found.code == "visible-devices-env"
+
+
 async def test_mistakes_in_a_policy_are_marked(editor: Editor) -> None:
     (found,) = await editor.open("gpuward.yaml", POLICY + "rules:\n  absurd-cuont: {}\n")
     assert found.range.start == types.Position(3, 2)

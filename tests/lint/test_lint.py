@@ -333,7 +333,7 @@ def test_a_link_to_a_folder_is_skipped_with_a_note(lint: Lint) -> None:
     (lint.folder / "link").symlink_to(lint.folder / "a")
     status, out = lint(".")
     assert status == 0
-    assert "skipped: ./link: a link to a folder" in out
+    assert "skipped: link: a link to a folder" in out
 
 
 def test_components_are_counted(lint: Lint) -> None:
@@ -365,6 +365,61 @@ def test_a_policy_that_cannot_be_opened_is_an_error(lint: Lint) -> None:
     lint.write("gpuward.yml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
     assert lint("pod.yaml")[0] == 2
     assert "rename the file" in lint.errors
+
+
+WORKFLOW = """\
+name: gpuward
+on: [pull_request]
+jobs:
+  gpuward:
+    runs-on: ubuntu-24.04
+    steps: [{uses: gpuward/gpuward@v0.1.0}]
+"""
+RELEASE = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: gpuward}\n"
+TEMPLATE = "{{- if .Values.gpuward }}\napiVersion: v1\nkind: ConfigMap\n{{- end }}\n"
+COMPONENT = "spec: {inputs: {}}\n---\ngpuward: {script: [gpuward lint]}\n"
+
+
+@pytest.mark.parametrize("ending", ["yaml", "yml"])
+@pytest.mark.parametrize(
+    "text", [WORKFLOW, RELEASE, TEMPLATE, COMPONENT, f"{RELEASE}---\n{RELEASE}", "- a\n"]
+)
+def test_a_file_of_another_program_that_is_called_as_a_policy_is_none(
+    lint: Lint, text: str, ending: str
+) -> None:
+    lint.write("pod.yaml", GPU_POD)
+    lint.write("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
+    lint.write(f".github/workflows/gpuward.{ending}", text)
+    lint.write(".github/workflows/pod.yaml", GPU_POD)
+    report = lint.json(".")
+    assert lint.errors == ""
+    assert report["policy"] == "gpuward.yaml"
+    assert {f["file"] for f in report["findings"]} >= {".github/workflows/pod.yaml"}
+
+
+@pytest.mark.parametrize("ending", ["yaml", "yml"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "rules: {}\n",
+        "{kind: Policy}\n",
+        "apiVersion: gpuward.io/v1\nkind: Polcy\n",
+        "apiVersion: gpuwrad.io/v1\nkind: Policy\n",
+        "broken\n",
+        "rules: [\n",
+        "kind: Policy\nrules: [\n",
+        "apiVersion: gpuward.io/v1\nkind: Polcy\nrules: [\n",
+        "\0",
+    ],
+)
+def test_a_file_that_may_be_meant_as_a_policy_is_an_error(
+    lint: Lint, text: str, ending: str
+) -> None:
+    lint.write("pod.yaml", CLEAN_POD)
+    lint.write(f"gpuward.{ending}", text)
+    assert lint("pod.yaml")[0] == 2
+    assert f"gpuward.{ending}" in lint.errors
 
 
 def test_a_long_object_is_not_compared_line_by_line(lint: Lint) -> None:

@@ -7,6 +7,7 @@ import io
 import pytest
 
 from lint import cli
+from lint.options import parse_lint_settings
 from terminal import use_color, use_hyperlinks
 from tests.testkit.lint_command import LintCommand
 
@@ -75,3 +76,17 @@ def test_the_name_of_a_rule_leads_to_its_page(
     assert f"error[{link}]" in capsys.readouterr().out
     cli.main(["--color", "never", pod])
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("columns", "longest"), [("60", 60), ("20", 40), ("300", 100)])
+def test_reasons_and_remedies_fit_into_the_terminal(
+    command: LintCommand, monkeypatch: pytest.MonkeyPatch, columns: str, longest: int
+) -> None:
+    command.write("pod.yaml", POD)
+    monkeypatch.chdir(command.folder)
+    monkeypatch.setenv("COLUMNS", columns)
+    settings = parse_lint_settings(["--isolated", "pod.yaml"])
+    for out, limit in ((Terminal(), longest), (io.StringIO(), 100)):
+        assert cli._lint(settings, out) == 1  # noqa: SLF001  # a real terminal is no test
+        lines = out.getvalue().split(" = why: ")[1].split(" = more: ")[0].splitlines()
+        assert limit - 15 < max(map(len, lines[1:])) <= limit

@@ -106,7 +106,7 @@ def test_configurations_are_compared_with_what_the_release_should_have(
 def test_an_expectation_that_cannot_be_read_is_reported(installation: Installation) -> None:
     done = installation.check("--expected", "/no-file")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "gpuward webhooks: /no-file: No such file or directory\n"
+    assert done.stderr == "gpuward webhooks: /no-file: no such file or directory\n"
 
 
 def test_an_empty_ca_bundle_is_reported(installation: Installation) -> None:

@@ -70,5 +70,5 @@ def test_what_cannot_be_used_is_refused_with_its_place(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExpectationError, match=r"no-file: No such file"):
+    with pytest.raises(ExpectationError, match=r"no-file: no such file"):
         read_expectation(str(tmp_path / "no-file"))

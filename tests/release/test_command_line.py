@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -75,6 +76,36 @@ def test_a_misspelt_command_is_named_with_the_one_that_was_meant(
     assert error.startswith(f"gpuward: there is no command '{word}'; ")
     assert ("did you mean" in error) == bool(meant)
     assert f'"{meant}"' in error if meant else "usage: gpuward COMMAND" in error
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has other errors")
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["gpus", "--kubeconfig", "folder"], "Kubernetes API: folder: is a directory"),
+        (["export", "static", "--folder", "file/x"], "not a directory"),
+        (["init", "--directory", "folder", "--kubeconfig", "folder"], "folder: is a directory"),
+        (["policy", "check", "folder"], "folder: not a regular file"),
+        (["webhooks", "watch", "--expected", "folder"], "no pod of a cluster: name a file with"),
+        (["lint", ""], "a path is empty: give a file or folder"),
+        (["gpus", "-f", ""], "a path is empty: give a file or folder"),
+    ],
+    ids=lambda given: " ".join(given[:2]) if isinstance(given, list) else "",
+)
+def test_an_error_of_the_system_is_in_words(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    arguments: list[str],
+    error: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    assert main(arguments) in {1, 2}
+    errors = capsys.readouterr().err
+    assert error in errors
+    assert "Errno" not in errors
 
 
 HOSTILE = "no-such-file\x1b[2J\x1b]0;owned\x07\r\t\u202e\u009b31m"
@@ -162,6 +193,24 @@ def test_no_usage_error_commands_the_terminal(
         assert not re.search(CONTROL, errors)
 
 
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_the_error_of_a_value_says_what_is_expected(
+    capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    """And names no function of ours, as argparse does where a type raises a ValueError."""
+    parser = command_parser(verb)
+    assert parser is not None
+    for each in (parser, *_parsers_of_verbs(parser)):
+        for action in each._actions:  # noqa: SLF001  # argparse has no other way to ask
+            if action.type in {None, str} or not action.option_strings:
+                continue
+            for text in ("-1", "0x1", "²", "9" * 5_000, "\n", ""):
+                with suppress(SystemExit):
+                    each.parse_args([f"{action.option_strings[0]}={text}"])
+                kind = getattr(action.type, "__name__", "")
+                assert f"invalid {kind}" not in capsys.readouterr().err
+
+
 def test_an_unknown_option_does_not_command_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -219,6 +268,19 @@ def test_a_closed_output_pipe_is_no_error(verb: str) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.skipif(os.name != "posix", reason="only Unix has this signal")
+@pytest.mark.parametrize(
+    "arguments", [["policy", "show"], ["explain", "zero-gpu"], ["lint", "pod.yaml"]]
+)
+def test_a_closed_output_pipe_is_no_finding(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        done = run_in(tmp_path, *arguments, out=closed)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
 POD = """\
 apiVersion: v1
 kind: Pod
@@ -260,6 +322,58 @@ def test_a_full_disk_is_an_error_without_a_traceback(tmp_path: Path, arguments: 
         done = run_in(tmp_path, *arguments, out=full)
     assert done.returncode == 2
     assert done.stderr == "gpuward: cannot write: no space left on device\n"
+
+
+CLOSED_INPUT = "gpuward: standard input is closed: open it, as by </dev/null\n"
+CLOSED_OUTPUT = "gpuward: standard output is closed: open it, as by >/dev/null\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only a shell of Unix closes streams")
+@pytest.mark.parametrize(
+    ("closed", "errors"),
+    [
+        ("<&-", CLOSED_INPUT),
+        (">&-", CLOSED_OUTPUT),
+        ("<&- >&-", CLOSED_OUTPUT),
+        (">&- 2>&-", ""),
+    ],
+)
+@pytest.mark.parametrize(
+    "arguments", ["lint", "lint -", "fix -", "fix --diff -", "audit -f -", "gpus -f -", "report -"]
+)
+def test_a_closed_stream_is_an_error_without_a_traceback(
+    tmp_path: Path, arguments: str, closed: str, errors: str
+) -> None:
+    assert run_with_closed(tmp_path, closed, arguments) == (2, errors)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only a shell of Unix closes streams")
+@pytest.mark.parametrize(
+    ("closed", "arguments", "status"),
+    [
+        ("<&-", "lint pod.yaml", 1),  # which reads no standard input
+        ("2>&-", "lint pod.yaml", 1),
+        ("2>&-", "lint missing.yaml", 2),
+        ("2>&-", "lint --no-such-option", 2),
+        (">&-", "--version", 2),
+    ],
+)
+def test_a_closed_stream_does_not_change_the_status(
+    tmp_path: Path, closed: str, arguments: str, status: int
+) -> None:
+    (tmp_path / "pod.yaml").write_text(POD)
+    found, errors = run_with_closed(tmp_path, closed, arguments)
+    assert (found, "Traceback" in errors) == (status, False)
+
+
+def run_with_closed(folder: Path, closed: str, arguments: str) -> tuple[int, str]:
+    """The status and the errors of gpuward after a shell has closed streams, such as `>&-`."""
+    command = ["sh", "-c", f'exec "$@" {arguments} {closed}', "sh", sys.executable, "-m", "gpuward"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
+    return done.returncode, done.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows keeps the folder of a process")

@@ -251,7 +251,8 @@ def _static(
             write_folder(folder, files)
         found = [*differences(folder, files)]
     except OSError as error:
-        write_error("gpuward export", f"{error.filename or folder}: {error.strerror}")
+        why = (error.strerror or str(error)).lower()
+        write_error("gpuward export", f"{error.filename or folder}: {why}")
         return 2
     if guard and not (guard.users or guard.groups):
         write_error(

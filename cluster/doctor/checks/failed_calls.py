@@ -117,7 +117,7 @@ def read_counted_calls(path: str) -> CountedCalls:
         with open(path, "rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise ReportError(f"{path}: {error.strerror}") from error
+        raise ReportError(f"{path}: {(error.strerror or str(error)).lower()}") from error
     if len(content) > _MAX_BYTES:
         raise ReportError(f"{path}: larger than {_MAX_BYTES >> 20} MiB")
     try:

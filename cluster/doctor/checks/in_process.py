@@ -94,7 +94,8 @@ def check_static_manifests(facts: DoctorFacts, folder: str) -> Iterator[Row]:
         wanted = digests_of_folder(Path(folder))
     except OSError as error:
         remedy = "name a folder that `gpuward export static` has written"
-        yield not_known(_CHECK, _FILES, f"{error.filename or folder}: {error.strerror}", remedy)
+        why = (error.strerror or str(error)).lower()
+        yield not_known(_CHECK, _FILES, f"{error.filename or folder}: {why}", remedy)
         return
     if not wanted:
         remedy = f"write it: gpuward export static --folder {folder}"
