@@ -20,7 +20,7 @@ from kubeyaml import (
 from policies.policy import DEFAULT_PROFILES, Policy
 from policies.problems import Problem
 from policies.profiles import ProfileError, merged_profile
-from rules.base.json_values import Path, as_object
+from rules.base.json_values import Path, as_object, as_text
 
 if TYPE_CHECKING:
     from policies.policy_settings import LoadedPolicy, PolicySettings
@@ -252,9 +252,9 @@ def read_policy_content(file: str, read_file: ReadFile = read_policy_file) -> tu
 def is_of_another_program(content: bytes) -> bool:
     """Return whether `content` is a file of another program, although it is called as a policy.
 
-    That is a manifest of another kind, or YAML without any key of a policy, such as a workflow of
-    GitHub Actions. An empty file and one that cannot be read may be meant as a policy, unless it is
-    the template of a manifest of another kind.
+    That is a manifest of another kind, or YAML without any key that is, or nearly is, one of a
+    policy, such as a workflow of GitHub Actions. An empty file and one that cannot be read may be
+    meant as a policy, unless it is the template of a manifest of another kind.
     """
     text = ""
     try:
@@ -269,19 +269,25 @@ def is_of_another_program(content: bytes) -> bool:
     return bool(documents) and not any(_may_be_policy(document.value) for document in documents)
 
 
+# `rulez` is as like to `rules` as this, and `releases` is not.
+_LIKENESS = 0.8
 _HEAD_PATTERN = re.compile(r"^(apiVersion|kind):[ \t]*([^\s#]+)", re.MULTILINE)
 
 
 def _may_be_policy(value: Any) -> bool:
-    from policies.validation import policy_schema  # noqa: PLC0415  # few files need it
+    # Few files need them.
+    from difflib import get_close_matches  # noqa: PLC0415
 
-    if not isinstance(value, dict | list):
+    from policies.validation import policy_schema  # noqa: PLC0415
+
+    if not (isinstance(value, dict | list) and value):
         return True
     raw = as_object(value)
     kind, version = raw.get("kind"), raw.get("apiVersion")
     if isinstance(kind, str) and isinstance(version, str):
         return kind == "Policy" or version.startswith("gpuward.io/")
-    return not raw.keys().isdisjoint(policy_schema()["properties"])
+    known = list(policy_schema()["properties"])
+    return any(get_close_matches(as_text(key), known, n=1, cutoff=_LIKENESS) for key in raw)
 
 
 def _decode(content: bytes, name: str) -> str:

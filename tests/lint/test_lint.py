@@ -402,7 +402,9 @@ def test_a_file_of_another_program_that_is_called_as_a_policy_is_none(
     "text",
     [
         "",
+        "{}\n",
         "rules: {}\n",
+        "profil: gke\nrulez: {}\n",
         "{kind: Policy}\n",
         "apiVersion: gpuward.io/v1\nkind: Polcy\n",
         "apiVersion: gpuwrad.io/v1\nkind: Policy\n",
