@@ -219,6 +219,14 @@ def advice_on_unknown_value(modes: Mapping[str, tuple[str, ...]], value: str) ->
     return f"write {right}" if right else f"write one of {', '.join(known)}"
 
 
+MAX_COMPARED_VALUES = 100
+"""So many values of labels, of one pod or pool, are compared with those that are known.
+
+No platform has as many, and to compare all that an attacker may list takes long.
+"""
+FEWER_VALUES_ADVICE = "list no other values than nodes have"
+
+
 def misspelt_mode_label(profile: Profile, name: str) -> str | None:
     """The label with modes of nodes that `name` differs from by one letter; None if there is none.
 

@@ -14,7 +14,8 @@ profile list the labels and all their values.
 Of labels that name models, such as `cloud.google.com/gke-accelerator` and Karpenter's
 `instance-gpu-name`, the rule finds near misses of known values, as
 [unknown-node-label-value](unknown-node-label-value.md) does: in what chooses nodes, and in the
-`requirements` by which a NodePool of Karpenter chooses machines.
+`requirements` by which a NodePool of Karpenter chooses machines. It compares the first 100 values of
+an object: the one behind them is a finding.
 
 Why it matters
 --------------
@@ -31,7 +32,10 @@ References
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_CHOOSING_OBJECT, NODE_POOL
 from rules.placement.node_labels import (
+    FEWER_VALUES_ADVICE,
+    MAX_COMPARED_VALUES,
     NO_NODE,
+    NodeLabel,
     advice_on_unknown_value,
     chosen_labels,
     misspelt_mode_label,
@@ -42,7 +46,7 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each label with an unknown value, once for each pool."""
-    modes = subject.profile.node_modes
+    modes, compared = subject.profile.node_modes, 0
     reported: set[str] = set()
     for label in node_labels(subject):
         key = f"{label.key}={label.value}"
@@ -59,6 +63,10 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             )
         if label.name not in modes:
             continue
+        compared += 1
+        if compared > MAX_COMPARED_VALUES:
+            yield _too_many(label)
+            break
         advice = advice_on_unknown_value(modes[label.name], label.value)
         if advice is None:
             continue
@@ -75,19 +83,34 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
 def _near_misses(subject: KubernetesObject) -> Findings:
     from rules.profile.platforms.label_values import LABELS, near_miss  # noqa: PLC0415  # rarely needed
 
-    reported: set[str] = set()
+    seen: set[str] = set()
     for label in chosen_labels(subject):
         key = f"{label.key}={label.value}"
-        found = near_miss(label.name, label.value) if label.name in LABELS else None
-        if found is None or found.may_be_of_users or key in reported:
+        if label.name not in LABELS or key in seen:
             continue
-        reported.add(key)
+        if len(seen) == MAX_COMPARED_VALUES:
+            yield _too_many(label)
+            return
+        seen.add(key)
+        found = near_miss(label.name, label.value)
+        if found is None or found.may_be_of_users:
+            continue
         yield Finding(
             path=label.path,
             key=key,
             message=f"{label.name} is {display(label.value)}, {found.reason or NO_NODE}",
             help=found.advice,
         )
+
+
+def _too_many(label: NodeLabel) -> Finding:
+    return Finding(
+        path=label.path,
+        key=label.key,
+        message=f"there are more than {MAX_COMPARED_VALUES} values of labels; this one of "
+        f"{label.name} and those behind it are not checked",
+        help=FEWER_VALUES_ADVICE,
+    )
 
 
 RULE = define_rule(

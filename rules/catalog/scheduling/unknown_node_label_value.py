@@ -22,7 +22,8 @@ these the rule finds near misses of values that are known:
   pods that ask for a GPU: another case alone, as users may have any other value. These it never
   refuses, because nodes may have that one, too.
 
-Values that a pod excludes or only prefers are not checked, nor pods that have their node.
+Values that a pod excludes or only prefers are not checked, nor pods that have their node, nor more
+than the first 100 values of a pod: the one behind them is a finding.
 
 Why it matters
 --------------
@@ -47,6 +48,8 @@ from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import NODE_SELECTION
 from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_labels import (
+    FEWER_VALUES_ADVICE,
+    MAX_COMPARED_VALUES,
     NO_NODE,
     advice_on_unknown_value,
     misspelt_mode_label,
@@ -76,11 +79,14 @@ def check(pod: Pod, _context: Context) -> Findings:
                 f"{display(right)}, and which no node has",
                 help=f"write {right}",
             )
-    reported: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
-        if (label, value) in reported:
+        if (label, value) in seen:
             continue
-        reported.add((label, value))
+        if len(seen) == MAX_COMPARED_VALUES:
+            yield _too_many(path, label)
+            break
+        seen.add((label, value))
         advice = advice_on_unknown_value(pod.profile.node_modes[label], value)
         if advice is None and label == GKE_PARTITION_SIZE:
             advice = _advice_on_size(value)
@@ -95,6 +101,16 @@ def _finding(path: Path, label: str, value: str, reason: str, advice: str) -> Fi
         key=f"nodes.{label}={value}",
         message=f"the pod selects nodes with {label}: {display(value)}, {reason}",
         help=advice,
+    )
+
+
+def _too_many(path: Path, label: str) -> Finding:
+    return Finding(
+        path=path,
+        key=f"nodes.{label}",
+        message=f"the pod selects nodes by more than {MAX_COMPARED_VALUES} values of labels; this "
+        f"one of {label} and those behind it are not checked",
+        help=FEWER_VALUES_ADVICE,
     )
 
 
@@ -124,11 +140,14 @@ def _memory(size: str) -> int:
 def _near_misses(pod: Pod) -> Findings:
     from rules.profile.platforms.label_values import LABELS, near_miss  # noqa: PLC0415  # rarely needed
 
-    reported: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for path, label, value in selected_values(pod, LABELS):
-        if (label, value) in reported:
+        if (label, value) in seen:
             continue
-        reported.add((label, value))
+        if len(seen) == MAX_COMPARED_VALUES:
+            yield _too_many(path, label)
+            break
+        seen.add((label, value))
         found = near_miss(label, value)
         if found is None or (found.may_be_of_users and not pod_requests_gpu(pod)):
             continue
