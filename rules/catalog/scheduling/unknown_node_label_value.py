@@ -11,10 +11,10 @@ Other labels name models and drivers, and their values grow in number or are tho
 these the rule finds near misses of values that are known:
 
 - `cloud.google.com/gke-accelerator`, `cloud.google.com/gke-tpu-accelerator`, Karpenter's and EKS
-  Auto Mode's `instance-gpu-name` and `instance-gpu-manufacturer`, and Karpenter's
-  `instance-accelerator-name`: parts, such as `l4`, `nvidia-h100`, `nvidia-tesla` and `tpu-v6e`,
-  another case or punctuation, such as `nvidia-L4`, and misspelt words. Another number is another
-  model, which may be new.
+  Auto Mode's `instance-gpu-name` and `instance-gpu-manufacturer`, Karpenter's
+  `instance-accelerator-name`, and on Azure its `sku-gpu-name` and `sku-gpu-manufacturer`: parts,
+  such as `l4`, `nvidia-h100`, `nvidia-tesla` and `tpu-v6e`, another case or punctuation, such as
+  `nvidia-L4`, and misspelt words. Another number is another model, which may be new.
 - `cloud.google.com/gke-gpu-partition-size`: sizes that no card has, such as `1g.7gb`, and those of
   the A30, which GKE does not offer.
 - `cloud.google.com/gke-gpu-driver-version`: everything but `default` and `latest`.
@@ -38,6 +38,7 @@ References
 - https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus
 - https://cloud.google.com/kubernetes-engine/docs/how-to/autopilot-gpus
 - https://karpenter.sh/docs/reference/instance-types/
+- Azure/karpenter-provider-azure, `pkg/providers/instancetype/instancetypes.go`
 - https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
 """
 
