@@ -27,7 +27,7 @@ COMMANDS = {
         "check whether the webhook works, watch or remove it",
     ),
     "exceptions": (
-        "cluster.controllers.gpu_exceptions",
+        "cluster.controllers.exceptions_command",
         "certs",
         "run the controller that accepts GpuExceptions",
     ),
@@ -59,7 +59,7 @@ COMMANDS = {
         "show the modes of namespaces, and change them in bulk",
     ),
     "inventory": (
-        "cluster.controllers.inventory",
+        "cluster.controllers.inventory_command",
         "certs",
         "run the controller that lists other objects for the webhook",
     ),

@@ -10,7 +10,7 @@ from gpuward.commands import COMMANDS
 from terminal import CommandParser
 
 # The modules that make the parsers, where that is not the module of the command.
-_PARSER_MODULES = {"lint": "lint.options", "fix": "lint.options", "serve": "webhook.options"}
+_PARSER_MODULES = {"lint": "lint.options", "fix": "lint.options"}
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -8,10 +8,7 @@ import re
 from collections.abc import Callable
 
 from terminal import CommandParser
-from webhook.admission.answer import MAX_NAME_CHARACTERS
-from webhook.server.lifecycle import ServerSettings
-from webhook.server.limits import Limits
-from webhook.telemetry.log import LEVELS
+from webhook.settings import LOG_LEVELS, MAX_NAME_CHARACTERS, Limits, ServerSettings
 
 EPILOG = """\
 paths, with POST:   /mutate/MODE and /validate/MODE; MODE is deny, warn or audit
@@ -129,7 +126,7 @@ def _add_lifecycle_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--log-level",
-        choices=LEVELS,
+        choices=LOG_LEVELS,
         default="info",
         help="the lowest level to log; decisions are info; default: info",
     )

@@ -18,8 +18,8 @@ from multidict import CIMultiDict
 
 from certs.serving import ServingCertificate
 from webhook.admission.review import CODEC
-from webhook.server.limits import Limits
 from webhook.server.listener import HttpServer, Listener, TakeTurn, listening_socket
+from webhook.settings import Limits
 
 _JSON = CIMultiDict({"Content-Type": "application/json", "Server": "baseline"})
 

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from certs.serving import ServingCertificate
 from cluster.service_options import STATUS_PORT, port
 from terminal import CommandParser, printable, write_error
 
@@ -184,6 +183,8 @@ def _run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     if not os.path.isdir(options.directory):
         return _fail(f"{options.directory}: not a folder", 2)
+    from certs.serving import ServingCertificate  # noqa: PLC0415
+
     certificate = ServingCertificate(options.directory, options.name, options.client_ca)
     if not certificate.reload():
         return _fail(f"{options.directory}: would be refused: {certificate.last_error}", 1)

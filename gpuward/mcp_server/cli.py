@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 
-from gpuward.mcp_server.folder import Folder
-from gpuward.mcp_server.processes import ServerSettings
 from policies.loading import POLICY_FILE
 from sources.containment import is_inside
 from terminal import CommandParser
@@ -54,6 +52,11 @@ def main(arguments: list[str]) -> int:
         parser.error("Windows cannot keep a path inside of a folder: run it in WSL")
     if (options.kubeconfig or options.context) and not options.cluster:
         parser.error("--kubeconfig and --context are about a cluster: add --cluster")
+    # They take long to load, and help and completion do without.
+    from gpuward.mcp_server.folder import Folder  # noqa: PLC0415
+    from gpuward.mcp_server.processes import ServerSettings  # noqa: PLC0415
+    from gpuward.mcp_server.server import serve  # noqa: PLC0415
+
     try:
         folder = Folder(options.folder)
     except OSError as error:
@@ -64,7 +67,6 @@ def main(arguments: list[str]) -> int:
     policy = os.path.realpath(options.policy) if options.policy else ""
     if policy and not os.path.isfile(policy):
         parser.error(f"--policy: {options.policy} is no file")
-    from gpuward.mcp_server.server import serve  # noqa: PLC0415  # it takes long to load, and help and completion do without
 
     with folder:
         serve(

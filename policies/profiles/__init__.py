@@ -171,6 +171,7 @@ def _profile_from_raw(raw: Mapping[str, Any]) -> Profile:
             "fromAnnotation": "from_annotation",
             "emptyGrants": "empty_grants",
             "resourceAnnotations": "resource_annotations",
+            "remoteAnnotations": "remote_annotations",
             "vendorAnnotation": "vendor_annotation",
         }
         return {

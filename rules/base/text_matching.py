@@ -38,6 +38,15 @@ def _matches_any_cached(patterns: tuple[str, ...], text: str) -> bool:
     return any(matches(pattern, text) for pattern in patterns)
 
 
+def is_found(pattern: str, text: str) -> bool:
+    r"""Return whether the regular expression `pattern` is found in `text`, as API servers find it.
+
+    There, `$` is the end of a text alone. In Python, it is also the place before a line break at
+    the end, so `\Z` takes its place: `pattern` has no `$` that is a character.
+    """
+    return re.search(pattern.replace("$", r"\Z"), text) is not None
+
+
 def has_placeholder(value: str) -> bool:
     """Return whether `value` contains a template's placeholder: `${POOL}` or `{{ .pool }}`."""
     return "$" in value or "{{" in value

@@ -1,12 +1,12 @@
 """The GPUs that containers, and all of a pod together, request from the scheduler."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.pod_amounts import amounts_together, runs_with_others
 from rules.base.quantity import Malformed, Placeholder, Quantity, parse
+from rules.base.text_matching import is_found
 from rules.inventory.inventory import GpuPatch, Inventory, RuntimeClass
 from rules.objects.container import Container
 from rules.objects.pod import Pod
@@ -167,7 +167,7 @@ def unknown_devices(container: Container) -> Iterator[str]:
 
 def is_of_other_device(name: str) -> bool:
     """Return whether `name`, in small letters, is one of devices that are known to be no GPUs."""
-    return bool(re.search(RDMA_PATTERN, name) or re.search(NO_GPU_PATTERN, name))
+    return is_found(RDMA_PATTERN, name) or is_found(NO_GPU_PATTERN, name)
 
 
 def requests_share(container: Container) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 
 from rules.base.caching import cached_by_text
+from rules.base.text_matching import is_found
 from rules.base.traits import SAMPLE_IMAGES
 from rules.profile.platforms.makers import (
     AGENT_IMAGE_PATTERN,
@@ -197,10 +198,10 @@ def maker_of_image(image: str) -> Maker | None:
     text = _searched_text(image)
     # Most images have none of these, and the search for a pattern takes longer.
     has_stem = any(stem in text for stem in IMAGE_STEMS)
-    if not has_stem or not re.search(OTHER_IMAGE_PATTERN, text):
+    if not has_stem or not is_found(OTHER_IMAGE_PATTERN, text):
         return None
     patterns = ((maker, image_pattern([maker])) for maker in OTHER_MAKERS)
-    return next(maker for maker, pattern in patterns if pattern and re.search(pattern, text))
+    return next(maker for maker, pattern in patterns if pattern and is_found(pattern, text))
 
 
 @cached_by_text

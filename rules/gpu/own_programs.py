@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.base.text_matching import matches_any
+from rules.base.text_matching import is_found, matches_any
 from rules.gpu.volumes import clean_path
 from rules.objects.container import Container
 from rules.profile.platforms.makers import (
@@ -195,7 +195,7 @@ def _as_words(command: Any) -> list[str]:
 
 def _is_code(path: str) -> bool:
     # Where `..` leads depends on the links of the image.
-    return PARENT in path or re.search(CODE_PATTERN, clean_path(path)) is not None
+    return PARENT in path or is_found(CODE_PATTERN, clean_path(path))
 
 
 def _has_command(raw: Mapping[str, Any], path: tuple[str, ...]) -> bool:

@@ -21,6 +21,7 @@ from rules.base.json_values import (
     put,
     remove,
 )
+from rules.base.text_matching import is_found
 from rules.base.traits import LEGACY_VARIABLES
 from rules.finding import Action, Finding, Fix
 from rules.gpu.devices import (
@@ -37,6 +38,9 @@ from rules.profile.profile import VisibleDevices
 
 NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 VOID_VALUE = "void"
+READABLE_NAME_PATTERN = "[A-Za-z_][A-Za-z0-9_]*"
+MAP_NUMBER_PATTERN = "-i?[0-9]+$"
+"""The number of a container, at the end of the name of a ConfigMap that a GPU platform makes."""
 CUDA_VERSION, NVIDIA_REQUIRE_CUDA = LEGACY_VARIABLES
 
 _MAX_DISPLAYED_CHARACTERS = 60  # characters of a variable's name that a message shows
@@ -202,9 +206,10 @@ def display_variable(variable: str) -> str:
 
     A tenant may choose the name, and a line break in it would corrupt the message.
     """
+    is_readable = re.fullmatch(READABLE_NAME_PATTERN, variable) is not None
     return (
         variable
-        if len(variable) <= _MAX_DISPLAYED_CHARACTERS and variable.isidentifier()
+        if len(variable) <= _MAX_DISPLAYED_CHARACTERS and is_readable
         else display(variable)
     )
 
@@ -232,11 +237,11 @@ def is_platform_reference(pod: Pod, container: Container, variable: str) -> bool
             for name, device in devices(container).items()
         )
     reference = as_object(source.get("configMapKeyRef"))
-    name_prefix, _, number = as_text(reference.get("name")).rpartition("-")
-    return number.removeprefix("i").isdecimal() and any(
+    name = as_text(reference.get("name"))
+    return is_found(MAP_NUMBER_PATTERN, name) and any(
         known.variable == variable
         and reference.get("key") == known.key
-        and name_prefix == pod.annotations.get(known.annotation)
+        and name.rpartition("-")[0] == pod.annotations.get(known.annotation)
         for known in pod.profile.injected_references
     )
 
@@ -248,11 +253,11 @@ def is_platform_config_map(pod: Pod, container: Container, name: str) -> bool:
     `-evar` at its end (KAI, `pkg/binder/common/gpusharingconfigmap/config_map.go`). A tenant can
     forge it as well.
     """
-    name_prefix, _, number = name.removesuffix("-evar").rpartition("-")
-    is_form = name.endswith("-evar") and number.removeprefix("i").isdecimal()
+    stem = name.removesuffix("-evar")
+    is_form = stem != name and is_found(MAP_NUMBER_PATTERN, stem)
     annotations = {reference.annotation for reference in pod.profile.injected_references}
     prefixes = filter(None, (as_text(pod.annotations.get(key)) for key in annotations))
-    return container.is_fraction_target and is_form and name_prefix in prefixes
+    return container.is_fraction_target and is_form and stem.rpartition("-")[0] in prefixes
 
 
 def prefix_findings(

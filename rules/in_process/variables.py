@@ -6,7 +6,9 @@ from rules.gpu.visibility import (
     CLAIMS_IGNORE_IT,
     CUDA_VERSION,
     IN_EXEC,
+    MAP_NUMBER_PATTERN,
     NVIDIA_VISIBLE_DEVICES,
+    READABLE_NAME_PATTERN,
     REMOVE_VARIABLE,
     REQUEST_IN_LIMITS_ADVICE,
     THE_PLUGIN_SETS_IT,
@@ -43,7 +45,6 @@ from rules.profile.profile import Profile, VisibleDevices
 
 _INDICES = list(range(MAX_COUNTS["GPU variables"]))
 _MOST_SHOWN = 60
-_READABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 _REFERENCES = ("configMapKeyRef", "secretKeyRef", "fieldRef", "resourceFieldRef", "fileKeyRef")
 
 
@@ -168,7 +169,7 @@ def _judged(v: Expression, c: Expression) -> dict[str, Value]:
 
 def shown_variable(name: Expression) -> Expression:
     """`display_variable` of `name`."""
-    is_readable = all_of(name.size() <= _MOST_SHOWN, name.matches(_READABLE))
+    is_readable = all_of(name.size() <= _MOST_SHOWN, name.matches(f"^{READABLE_NAME_PATTERN}$"))
     return choose((is_readable, name), otherwise=shown(name))
 
 
@@ -332,7 +333,7 @@ def is_platform_reference() -> Expression:
     key = get(v.entry, "valueFrom.configMapKeyRef.key", "")
     stem = map_name.substring(0, map_name.lastIndexOf("-"))
     is_written = all_of(
-        map_name.matches("-i?[0-9]+$"),
+        map_name.matches(MAP_NUMBER_PATTERN),
         POLICY.references.exists(
             lambda r: all_of(
                 r.variable == v.name,

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rules.base.json_values import as_object, as_objects, as_text, display
-from rules.base.text_matching import matches_any
+from rules.base.text_matching import is_found, matches_any
 from rules.gpu.claims import OTHER_VENDOR, vendors_of_claims
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
@@ -417,7 +417,7 @@ def names_other_accelerator(name: str, words: Collection[str] = OTHER_ACCELERATO
     name = name.lower()
     if not set(words).isdisjoint(re.findall("[a-z]+", name)):
         return True
-    return re.search(OTHER_MACHINE_PATTERN, name) is not None
+    return is_found(OTHER_MACHINE_PATTERN, name)
 
 
 def is_for_other_makers(pod: Pod, inventory: Inventory) -> bool:

@@ -42,13 +42,15 @@ NO_NODE = "a value that no node has"
 class NodeLabel(NamedTuple):
     """A label of a node, or of the nodes of a pool.
 
-    `pool` is the name of the pool in a manifest that lists several, else empty.
+    `pool` is the name of the pool in a manifest that lists several, else empty. `field` is the name
+    of the field that has the value; empty if the manifest names the label.
     """
 
     path: Path
     name: str
     value: str
     pool: str = ""
+    field: str = ""
 
     @property
     def key(self) -> str:
@@ -129,12 +131,17 @@ def node_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
 def chosen_labels(subject: KubernetesObject) -> Iterator[NodeLabel]:
     """Each label, with each value, by which `subject` chooses nodes or the machines of a pool.
 
-    Of requirements, these are the values of the operator `In`.
+    Of requirements, these are the values of the operator `In`. A field may stand for a label.
     """
     kind = OBJECT_KINDS[subject.object.group, subject.object.kind]
     if kind.trait == NODE_CHOOSING_OBJECT:
         yield from node_labels(subject)
     for fields in kind.nodes:
+        for label, field in fields.choices:
+            for place, value in values_at(subject.raw, (*fields.base_path, *field)):
+                if isinstance(value, str):
+                    shown = ".".join(str(step) for step in field if step != "*")
+                    yield NodeLabel((*subject.path, *place), label, value, field=shown)
         if not fields.requirements:
             continue
         for place, raw in values_at(subject.raw, (*fields.base_path, *fields.requirements, "*")):
@@ -217,6 +224,14 @@ def advice_on_unknown_value(modes: Mapping[str, tuple[str, ...]], value: str) ->
     known = values_without_wildcard(modes)
     right = nearest_word(value, known)
     return f"write {right}" if right else f"write one of {', '.join(known)}"
+
+
+MAX_COMPARED_VALUES = 100
+"""So many values of labels, of one pod or pool, are compared with those that are known.
+
+No platform has as many, and to compare all that an attacker may list takes long.
+"""
+FEWER_VALUES_ADVICE = "list no other values than nodes have"
 
 
 def misspelt_mode_label(profile: Profile, name: str) -> str | None:

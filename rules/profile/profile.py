@@ -149,7 +149,8 @@ class Fraction(NamedTuple):
     `resource` is the resource of the nodes that have such parts: their taints and labels hold for
     the pod as if it requested this resource. `resource_annotations` are annotations with a value
     that says that the pod itself runs on such a node; one of them is enough, and without any, it is
-    not known. The value of `vendor_annotation` names another `vendor` of the card.
+    not known, unless one of `remote_annotations` says that another pod gets the part. The value of
+    `vendor_annotation` names another `vendor` of the card.
     """
 
     annotations: tuple[str, ...]
@@ -161,6 +162,7 @@ class Fraction(NamedTuple):
     excludes: tuple[str, ...] = ()
     resource: str = ""
     resource_annotations: Mapping[str, str] = MappingProxyType({})
+    remote_annotations: Mapping[str, str] = MappingProxyType({})
     vendor: str = "nvidia"
     vendor_annotation: str = ""
 
@@ -177,7 +179,8 @@ class ShareRequest(NamedTuple):
     """A pod annotation that asks a scheduler for part of a GPU.
 
     If `is_amount`, only a positive number does; if there is a `label`, only beside this label with
-    the value `true`. The value of `vendor_annotation` names another `vendor` of the card.
+    the value `true`. The value of `vendor_annotation` names another `vendor` of the card. `local`
+    and `remote` are the `resource_annotations` and `remote_annotations` of the fraction.
     """
 
     annotation: str
@@ -185,6 +188,16 @@ class ShareRequest(NamedTuple):
     label: str
     vendor: str
     vendor_annotation: str
+    local: tuple[tuple[str, str], ...] = ()
+    remote: tuple[tuple[str, str], ...] = ()
+
+    def is_remote(self, annotations: Mapping[str, Any]) -> bool:
+        """Return whether a pod with `annotations` says that another pod gets the part."""
+
+        def is_one_of(known: tuple[tuple[str, str], ...]) -> bool:
+            return any(annotations.get(key) == value for key, value in known)
+
+        return is_one_of(self.remote) and not is_one_of(self.local)
 
     def vendor_for(self, annotations: Mapping[str, Any]) -> str:
         """Return the vendor of the card of a pod with `annotations`, in small letters."""
@@ -493,6 +506,8 @@ def _share_requests(profiles: Iterable[Profile]) -> dict[str, tuple[ShareRequest
                     label=scheduler.label,
                     vendor=fractions[key].vendor,
                     vendor_annotation=fractions[key].vendor_annotation,
+                    local=tuple(fractions[key].resource_annotations.items()),
+                    remote=tuple(fractions[key].remote_annotations.items()),
                 )
                 for key in scheduler.annotations
                 if key in fractions

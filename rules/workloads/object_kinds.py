@@ -40,6 +40,7 @@ class NodeFields(NamedTuple):
     - `cpu_policies`: the CPU policy of the kubelet.
     - `requirements`: labels that the nodes must have, a list of objects with `key`, `operator` and
       `values`.
+    - `choices`: a label that the nodes must have, and the field with its value.
     - `taints`: a list of objects with `effect`, or of texts such as `key=value:NoSchedule`; or a
       map from a key to `value:effect`. Empty where the platform may add taints of its own.
     """
@@ -51,6 +52,7 @@ class NodeFields(NamedTuple):
     cpu_policies: tuple[Path, ...] = ()
     taints: Path = ()
     requirements: Path = ()
+    choices: tuple[tuple[str, Path], ...] = ()
 
 
 def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
@@ -62,6 +64,8 @@ def field_types(described: tuple[NodeFields, ...]) -> Mapping[str, Any]:
             _add_object_types(types, (*fields.base_path, *fields.label_list, "*"))
         if fields.requirements:
             _add_object_types(types, (*fields.base_path, *fields.requirements, "*"))
+        for _, path in fields.choices:
+            _add_object_types(types, (*fields.base_path, *path[:-1]))
     return types
 
 
@@ -98,6 +102,12 @@ def _kubeadm_fields(*place: str) -> tuple[NodeFields, ...]:
     )
 
 
+# The labels that GKE gives to nodes by these fields.
+_GKE_GPU = "cloud.google.com/gke-accelerator"
+_GKE_TPU = "cloud.google.com/gke-tpu-accelerator"
+_GKE_DRIVER = "cloud.google.com/gke-gpu-driver-version"
+
+
 def _crossplane_fields(field: str) -> NodeFields:
     return NodeFields(
         ("spec", field),
@@ -116,6 +126,35 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
             requirements=("spec", "requirements"),
         ),
     ),
+    # https://docs.cloud.google.com/kubernetes-engine/docs/reference/crds/computeclass, and with the
+    # values in kcl-lang/modules gke/v1/cloud_google_com_v1_compute_class.k. GKE itself taints nodes
+    # with GPUs.
+    ("cloud.google.com", "ComputeClass"): (
+        NodeFields(("spec", "nodePoolConfig"), labels=("nodeLabels",)),
+        NodeFields(
+            ("spec", "priorities", "*"),
+            choices=(
+                (_GKE_GPU, ("gpu", "type")),
+                (_GKE_DRIVER, ("gpu", "driverVersion")),
+                (_GKE_TPU, ("tpu", "type")),
+            ),
+        ),
+    ),
+    # kubernetes/kops docs/gpu.md, docs/instance_groups.md. Whether kOps adds taints is not known.
+    ("kops.k8s.io", "InstanceGroup"): (
+        NodeFields(
+            ("spec",), labels=("nodeLabels",), cpu_policies=(("kubelet", _CPU_POLICY_FIELD),)
+        ),
+    ),
+    # gardener/gardener example/90-shoot.yaml
+    ("core.gardener.cloud", "Shoot"): (
+        NodeFields(
+            ("spec", "provider", "workers", "*"),
+            labels=("labels",),
+            cpu_policies=(("kubernetes", "kubelet", _CPU_POLICY_FIELD),),
+            taints=_TAINTS,
+        ),
+    ),
     # https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
     ("eksctl.io", "ClusterConfig"): (
         NodeFields(("managedNodeGroups", "*"), labels=("labels",), taints=_TAINTS),
@@ -132,7 +171,12 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
     ),
     # GoogleCloudPlatform/k8s-config-connector crds/container_v1beta1_containernodepool.yaml
     ("container.cnrm.cloud.google.com", "ContainerNodePool"): (
-        NodeFields(("spec", "nodeConfig"), labels=("labels",), cpu_policies=_KUBELET_CONFIG),
+        NodeFields(
+            ("spec", "nodeConfig"),
+            labels=("labels",),
+            cpu_policies=_KUBELET_CONFIG,
+            choices=((_GKE_GPU, ("guestAccelerator", "*", "type")),),
+        ),
     ),
     # Azure/azure-service-operator v2/api/containerservice
     ("containerservice.azure.com", "ManagedCluster"): (
@@ -224,6 +268,8 @@ _OPERATOR: Mapping[str, Any] = {
 _KUEUE_GROUP = "kueue.x-k8s.io"
 _QUEUE: Mapping[str, Any] = {"spec": {"resourceGroups": [{"flavors": [{"resources": [{}]}]}]}}
 _RESOURCE_FLAVOR = NodeFields(("spec",), labels=("nodeLabels",))
+# https://karpenter.sh/docs/concepts/nodeoverlays/
+_NODE_OVERLAY = NodeFields(("spec",), requirements=("requirements",))
 # https://www.alibabacloud.com/help/doc-detail/398680.html
 _RESOURCE_POLICY_UNITS = NodeFields(("spec", "units", "*"), labels=("nodeSelector",))
 
@@ -274,6 +320,9 @@ OBJECT_KINDS: Mapping[tuple[str, str], ObjectKind] = {
     (_KUEUE_GROUP, "Cohort"): ObjectKind(CLUSTER_QUEUE, _QUEUE),
     (_KUEUE_GROUP, "ResourceFlavor"): ObjectKind(
         NODE_CHOOSING_OBJECT, field_types((_RESOURCE_FLAVOR,)), nodes=(_RESOURCE_FLAVOR,)
+    ),
+    ("karpenter.sh", "NodeOverlay"): ObjectKind(
+        NODE_CHOOSING_OBJECT, field_types((_NODE_OVERLAY,)), nodes=(_NODE_OVERLAY,)
     ),
     ("scheduling.alibabacloud.com", "ResourcePolicy"): ObjectKind(
         NODE_CHOOSING_OBJECT,

@@ -10,8 +10,8 @@ import pytest
 
 from cluster.audit.cli import make_parser as audit_parser
 from cluster.controllers.certs_command import make_parser as certs_parser
-from cluster.controllers.gpu_exceptions import make_parser as exceptions_parser
-from cluster.controllers.inventory import make_parser as inventory_parser
+from cluster.controllers.exceptions_command import make_parser as exceptions_parser
+from cluster.controllers.inventory_command import make_parser as inventory_parser
 from cluster.doctor.cli import make_parser as doctor_parser
 from cluster.webhooks.cli import make_parser as webhooks_parser
 from lint.policy.cli import make_parser as policy_parser

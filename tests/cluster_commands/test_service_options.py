@@ -9,8 +9,8 @@ import pytest
 
 from cluster.audit import cli as audit
 from cluster.controllers import certs_command as certs
-from cluster.controllers import gpu_exceptions as exceptions
-from cluster.controllers import inventory
+from cluster.controllers import exceptions_command as exceptions
+from cluster.controllers import inventory_command as inventory
 from cluster.webhooks import cli as webhooks
 
 

@@ -30,7 +30,7 @@ for _option in ("namespace", "service", "headless-service", "secret", "ca-secret
     ("module", "arguments", "extra"),
     [
         ("aiohttp", ["serve", "--dev"], "'gpuward[webhook]'"),
-        ("aiohttp.web", ["serve", "--help"], "'gpuward[webhook]'"),
+        ("aiohttp.web", ["serve", "--dev"], "'gpuward[webhook]'"),
         ("cryptography", ["certs", "check", "."], "'gpuward[certs]'"),
         ("structlog", CERTS_RUN, "'gpuward[certs]'"),
         ("kubernetes", CERTS_RUN, "'gpuward[certs]'"),
@@ -46,6 +46,16 @@ def test_a_missing_package_is_named_with_its_extra(
     hint = f"`pip install {extra}`"
     error = f"gpuward {arguments[0]} needs the package {package}: {hint}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", error)
+
+
+@pytest.mark.parametrize(
+    ("module", "command"),
+    [("aiohttp", "serve"), ("aiohttp", "console"), ("structlog", "inventory")],
+)
+def test_help_needs_no_extra(module: str, command: str) -> None:
+    done = run_without(module, command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: gpuward {command}")
 
 
 @pytest.mark.parametrize(

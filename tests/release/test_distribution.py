@@ -124,8 +124,12 @@ def test_every_command_works_from_the_wheel(installation: Installation, tmp_path
     (tmp_path / "gpuward.yaml").write_text(policy)
     (tmp_path / "pod.yaml").write_text(POD)
     assert installation.run(tmp_path, "gpuward", "lint", ".").returncode == 1
-    for verb, extra in (("serve", "webhook"), ("certs", "certs")):
-        done = installation.run(tmp_path, "gpuward", verb, "--help")
+    for verb, *arguments, extra in (
+        ("serve", "--dev", "webhook"),
+        ("certs", "check", ".", "certs"),
+    ):
+        assert installation.run(tmp_path, "gpuward", verb, "--help").returncode == 0
+        done = installation.run(tmp_path, "gpuward", verb, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"gpuward {verb} needs the package ")
         assert done.stderr.endswith(f": `pip install 'gpuward[{extra}]'`\n")

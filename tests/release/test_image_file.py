@@ -15,7 +15,7 @@ from cluster.controllers import certs_command as certs
 from gpuward.commands import COMMANDS
 from tests.testkit.image.dockerfile_replay import BuildContext, Stage, stages
 from tests.testkit.paths import ROOT
-from webhook.server.lifecycle import ServerSettings
+from webhook.settings import ServerSettings
 
 DOCKERFILE = ROOT / "Dockerfile"
 REQUIREMENTS = ROOT / "requirements"

@@ -28,6 +28,13 @@ PAIRS = [{"key": "team", "value": "a"}, {"key": LABEL, "value": MISSPELT}]
 CAPI = "infrastructure.cluster.x-k8s.io"
 POOLS: list[tuple[str, str, dict[str, Any]]] = [
     ("karpenter.sh", "NodePool", {"spec": {"template": {"metadata": {"labels": LABELS}}}}),
+    ("cloud.google.com", "ComputeClass", {"spec": {"nodePoolConfig": {"nodeLabels": LABELS}}}),
+    ("kops.k8s.io", "InstanceGroup", {"spec": {"nodeLabels": LABELS}}),
+    (
+        "core.gardener.cloud",
+        "Shoot",
+        {"spec": {"provider": {"workers": [{"name": "a"}, {"name": "b", "labels": LABELS}]}}},
+    ),
     ("eksctl.io", "ClusterConfig", {"managedNodeGroups": [{"name": "a"}, {"labels": LABELS}]}),
     ("eksctl.io", "ClusterConfig", {"nodeGroups": [{"labels": LABELS}]}),
     ("eks.services.k8s.aws", "Nodegroup", {"spec": {"labels": LABELS}}),
@@ -119,6 +126,12 @@ TAINTS: list[tuple[str, str, Callable[[Any], dict[str, Any]], Any]] = [
         "kubeadm.k8s.io",
         "JoinConfiguration",
         lambda t: {"nodeRegistration": {**GPU_ARGUMENTS, "taints": t}},
+        KUBERNETES,
+    ),
+    (
+        "core.gardener.cloud",
+        "Shoot",
+        lambda t: {"spec": {"provider": {"workers": [{"labels": GPU, "taints": t}]}}},
         KUBERNETES,
     ),
     (CAPI, "AWSManagedMachinePool", lambda t: {"spec": {"labels": GPU, "taints": t}}, CAPI_OF_AWS),

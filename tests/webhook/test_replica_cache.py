@@ -42,7 +42,7 @@ from webhook.admission.decider import Decider
 from webhook.registration import ROUTES
 from webhook.replica_cache import MAX_CACHE_BYTES, ReplicaCache
 from webhook.server.handlers import new_replica_cache
-from webhook.server.limits import Limits
+from webhook.settings import Limits
 
 POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\n"
 DECIDER = Decider(load_policy(POLICY, "policy"))

@@ -16,6 +16,7 @@ from webhook.admission.decider import Decider
 from webhook.admission.decision import NO_TEXTS, Decision, Outcome
 from webhook.admission.review import CODEC, AdmissionReview, Codec, decode, decode_fast
 from webhook.registration import Route
+from webhook.settings import MAX_NAME_CHARACTERS
 
 # Of AdmissionReview v1; sources are in `webhook.admission.review`.
 PATCH_TYPE = "JSONPatch"
@@ -112,7 +113,6 @@ def _status_of(decision: Decision) -> dict[str, Any]:
 
 
 INTERNAL_ERROR = "gpuward could not evaluate this object; that is a bug in gpuward, see its log"
-MAX_NAME_CHARACTERS = 253  # of names in Kubernetes
 
 
 class BugReport(NamedTuple):

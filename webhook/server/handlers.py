@@ -37,12 +37,12 @@ from webhook.reload.policy import PolicyReloader
 from webhook.server.limits import (
     BodyReader,
     HttpError,
-    Limits,
     caller_of,
     sharer_of,
     too_many,
 )
 from webhook.server.listener import TakeTurn
+from webhook.settings import Limits
 from webhook.telemetry.log import Log, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics
 

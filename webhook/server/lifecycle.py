@@ -8,35 +8,16 @@ connections and closes idle ones. A request that arrives meanwhile is answered.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, NamedTuple
+from typing import Any
 
 from certs.serving import ServingCertificate
 from webhook.reload.certificate import CertificateReloader
 from webhook.reload.policy import PolicyReloader
 from webhook.server.handlers import ProbeHandler, WebhookHandler
-from webhook.server.limits import Limits
 from webhook.server.listener import HttpServer, Listener, http_server, listening_socket
+from webhook.settings import Limits, ServerSettings
 from webhook.telemetry.log import Log, counting_logger, pseudonym_of_user
 from webhook.telemetry.metrics import Metrics, ServerState, build_info
-
-
-class ServerSettings(NamedTuple):
-    """Addresses as HOST:PORT, times in seconds.
-
-    `drain_seconds` is how long the server goes on answering after it is asked to stop.
-    `reload_seconds` is the time between two looks at the policy and the certificate.
-    `counted_namespaces` are those whose outcomes are counted by namespace. With `log_user_names`
-    the log has the names of users, else hashes of them.
-    """
-
-    listen: str = ":10250"
-    metrics_listen: str = ":8080"
-    drain_seconds: float = 15.0
-    reload_seconds: float = 2.0
-    limits: Limits = Limits()
-    counted_namespaces: tuple[str, ...] = ()
-    log_user_names: bool = False
-
 
 # The time that the last accepted connection has for its first request.
 FIRST_REQUEST_SECONDS = 1.0

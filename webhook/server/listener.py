@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from aiohttp.web import BaseRequest, RequestHandler, Response, Server, StreamResponse
 
-from webhook.server.limits import Limits, sharer_of
+from webhook.server.limits import sharer_of
 from webhook.server.turns import CallerTurns
+from webhook.settings import Limits
 
 BACKLOG = 512
 _ACCEPTED_PER_TURN = 64  # connections, before other tasks get a turn

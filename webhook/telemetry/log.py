@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from webhook.admission.answer import BugReport, bug_of
 from webhook.admission.review import CODEC
+from webhook.settings import LOG_LEVELS
 
 # How long a line may wait for others, with which it is written at once.
 BATCH_SECONDS = 0.2
@@ -101,8 +102,7 @@ class BackgroundWriter:
                 threading.Event().wait(_RETRY_SECONDS)
 
 
-LEVELS = ("debug", "info", "warning", "error")
-_RANK_BY_LEVEL = {level: rank for rank, level in enumerate(LEVELS)}
+_RANK_BY_LEVEL = {level: rank for rank, level in enumerate(LOG_LEVELS)}
 
 
 class Stream(Protocol):

@@ -33,9 +33,9 @@ References
 - NVIDIA GPU operator, "GPUDirect RDMA and GPUDirect Storage"
 """
 
-import re
 from collections.abc import Iterator
 
+from rules.base.text_matching import is_found
 from rules.base.traits import GPU_VARIABLE, OTHER_GPU_VARIABLE
 from rules.gpu.devices import RDMA_PATTERN, requests_gpu
 from rules.gpu.visibility import (
@@ -124,7 +124,7 @@ def _qualification(*, has_gpu: bool, is_certain: bool) -> str:
 
 
 def _has_rdma(container: Container) -> bool:
-    return any(re.search(RDMA_PATTERN, name.lower()) for name in container.limits)
+    return any(is_found(RDMA_PATTERN, name.lower()) for name in container.limits)
 
 
 def _finding(container: Container, variable: str, effect: str, *, is_certain: bool) -> Finding:

@@ -4,8 +4,9 @@ What it does
 ------------
 Checks the labels that decide how a node offers its GPUs, such as `ack.node.gpu.schedule`, on Nodes
 and where new nodes get their labels: NodePools of Karpenter, configurations of kubeadm and eksctl,
-and the node pools of Cluster API (also on AWS, Azure and Google Cloud), Config Connector, Azure
-Service Operator, the AWS controller for EKS, and Crossplane's provider for ACK; also in what
+InstanceGroups of kOps, Shoots of Gardener, ComputeClasses of GKE, and the node pools of Cluster API
+(also on AWS, Azure and Google Cloud), Config Connector, Azure Service Operator, the AWS controller
+for EKS, and Crossplane's provider for ACK; also in what
 chooses nodes for pods: the `nodeLabels` of Kueue's ResourceFlavors, and the units of ACK's
 ResourcePolicies. Finds values that the platform does not know: `cGPU` for `cgpu`, and labels that
 differ from such a label by one letter, such as `ack.node.gpu.scheduler`. The `nodeModes` of a
@@ -13,25 +14,35 @@ profile list the labels and all their values.
 
 Of labels that name models, such as `cloud.google.com/gke-accelerator` and Karpenter's
 `instance-gpu-name`, the rule finds near misses of known values, as
-[unknown-node-label-value](unknown-node-label-value.md) does: in what chooses nodes, and in the
-`requirements` by which a NodePool of Karpenter chooses machines.
+[unknown-node-label-value](unknown-node-label-value.md) does: in what chooses nodes, in the
+`requirements` by which a NodePool or a NodeOverlay of Karpenter chooses machines, and in the fields
+that stand for such labels: `gpu.type`, `gpu.driverVersion` and `tpu.type` of the priorities of a
+ComputeClass, and `guestAccelerator` of Config Connector's ContainerNodePool. It compares the first
+100 values of an object: the one behind them is a finding.
 
 Why it matters
 --------------
 Kubernetes compares values letter by letter and accepts every one. The platform does not set up the
 mode of a misspelt value, and pods that select the right value do not find the node. The pods of a
-flavor or a NodePool stay Pending if it chooses only by values that no node has.
+flavor or a NodePool stay Pending if it chooses only by values that no node has; a NodeOverlay then
+changes nothing. Of a ComputeClass, GKE passes to the next priority, and after the last one leaves
+the pods Pending or gives them nodes without GPUs, as `whenUnsatisfiable` says.
 
 References
 ----------
 - https://www.alibabacloud.com/help/doc-detail/191140.html
 - NVIDIA/k8s-device-plugin, `docs/gpu-feature-discovery/README.md`
+- https://docs.cloud.google.com/kubernetes-engine/docs/reference/crds/computeclass
+- https://karpenter.sh/docs/concepts/nodeoverlays/
 """
 
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_CHOOSING_OBJECT, NODE_POOL
 from rules.placement.node_labels import (
+    FEWER_VALUES_ADVICE,
+    MAX_COMPARED_VALUES,
     NO_NODE,
+    NodeLabel,
     advice_on_unknown_value,
     chosen_labels,
     misspelt_mode_label,
@@ -42,7 +53,7 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each label with an unknown value, once for each pool."""
-    modes = subject.profile.node_modes
+    modes, compared = subject.profile.node_modes, 0
     reported: set[str] = set()
     for label in node_labels(subject):
         key = f"{label.key}={label.value}"
@@ -59,6 +70,10 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             )
         if label.name not in modes:
             continue
+        compared += 1
+        if compared > MAX_COMPARED_VALUES:
+            yield _too_many(label)
+            break
         advice = advice_on_unknown_value(modes[label.name], label.value)
         if advice is None:
             continue
@@ -75,19 +90,35 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
 def _near_misses(subject: KubernetesObject) -> Findings:
     from rules.profile.platforms.label_values import LABELS, near_miss  # noqa: PLC0415  # rarely needed
 
-    reported: set[str] = set()
+    seen: set[str] = set()
     for label in chosen_labels(subject):
         key = f"{label.key}={label.value}"
-        found = near_miss(label.name, label.value) if label.name in LABELS else None
-        if found is None or found.may_be_of_users or key in reported:
+        if label.name not in LABELS or key in seen:
             continue
-        reported.add(key)
+        if len(seen) == MAX_COMPARED_VALUES:
+            yield _too_many(label)
+            return
+        seen.add(key)
+        found = near_miss(label.name, label.value)
+        if found is None or found.may_be_of_users:
+            continue
         yield Finding(
             path=label.path,
             key=key,
-            message=f"{label.name} is {display(label.value)}, {found.reason or NO_NODE}",
+            message=f"{label.field or label.name} is {display(label.value)}, "
+            f"{found.reason or NO_NODE}",
             help=found.advice,
         )
+
+
+def _too_many(label: NodeLabel) -> Finding:
+    return Finding(
+        path=label.path,
+        key=label.key,
+        message=f"there are more than {MAX_COMPARED_VALUES} values of labels; this one of "
+        f"{label.name} and those behind it are not checked",
+        help=FEWER_VALUES_ADVICE,
+    )
 
 
 RULE = define_rule(

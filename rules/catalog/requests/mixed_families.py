@@ -14,7 +14,9 @@ system, beside a resource or beside another such annotation. It counts if a chos
 annotation, if the pod names the scheduler that gives the share, or if it has the label by which the
 system takes it for its own, and only beside a share of the same vendor's cards. A whole
 `nvidia.com/gpu` beside it is left to `fraction-annotation`: TensorFusion takes it for the number of
-cards.
+cards. A pod that says `tensor-fusion.ai/is-local-gpu: "false"` asks for a remote card, which a
+worker gets on a node of TensorFusion: its own node needs the other share alone. Without the
+annotation the GPUPool decides, and by default the card is a local one.
 
 Also finds a container that asks for devices of two vendors, such as `nvidia.com/gpu` and
 `amd.com/gpu`. Intel's GPUs are left out, as many machines have one beside cards of another vendor.
@@ -29,6 +31,7 @@ cards of two vendors.
 References
 ----------
 - https://www.alibabacloud.com/help/en/container-service-for-kubernetes/latest/labels-used-by-ack-to-control-gpus
+- NexusGPU/tensor-fusion, `internal/webhook/v1/tf_parser.go` and `pod_webhook.go`
 """
 
 from rules.base.json_values import display
@@ -144,6 +147,8 @@ def _findings_of_annotations(
 def _share_annotations(pod: Pod, *, has_placeholders: bool) -> list[ShareRequest]:
     """Return the annotation by which the pod asks each system for a share, in alphabetical order.
 
+    A share that another pod gets is none: TensorFusion starts a worker on a node of its own.
+
     Another scheduler than the pod's gives one if the profile has it, which may mean that a webhook
     names it, and if the label says so.
     """
@@ -157,7 +162,7 @@ def _share_annotations(pod: Pod, *, has_placeholders: bool) -> list[ShareRequest
             request = profile.share_request(
                 pod.annotations, pod.labels, scheduler, has_placeholders=has_placeholders
             )
-            if request is not None:
+            if request is not None and not request.is_remote(pod.annotations):
                 found[request.annotation] = request
     return [request for _, request in sorted(found.items())]
 

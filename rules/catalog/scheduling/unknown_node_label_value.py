@@ -11,10 +11,10 @@ Other labels name models and drivers, and their values grow in number or are tho
 these the rule finds near misses of values that are known:
 
 - `cloud.google.com/gke-accelerator`, `cloud.google.com/gke-tpu-accelerator`, Karpenter's and EKS
-  Auto Mode's `instance-gpu-name` and `instance-gpu-manufacturer`, and Karpenter's
-  `instance-accelerator-name`: parts, such as `l4`, `nvidia-h100`, `nvidia-tesla` and `tpu-v6e`,
-  another case or punctuation, such as `nvidia-L4`, and misspelt words. Another number is another
-  model, which may be new.
+  Auto Mode's `instance-gpu-name` and `instance-gpu-manufacturer`, Karpenter's
+  `instance-accelerator-name`, and on Azure its `sku-gpu-name` and `sku-gpu-manufacturer`: parts,
+  such as `l4`, `nvidia-h100`, `nvidia-tesla` and `tpu-v6e`, another case or punctuation, such as
+  `nvidia-L4`, and misspelt words. Another number is another model, which may be new.
 - `cloud.google.com/gke-gpu-partition-size`: sizes that no card has, such as `1g.7gb`, and those of
   the A30, which GKE does not offer.
 - `cloud.google.com/gke-gpu-driver-version`: everything but `default` and `latest`.
@@ -22,7 +22,8 @@ these the rule finds near misses of values that are known:
   pods that ask for a GPU: another case alone, as users may have any other value. These it never
   refuses, because nodes may have that one, too.
 
-Values that a pod excludes or only prefers are not checked, nor pods that have their node.
+Values that a pod excludes or only prefers are not checked, nor pods that have their node, nor more
+than the first 100 values of a pod: the one behind them is a finding.
 
 Why it matters
 --------------
@@ -37,6 +38,7 @@ References
 - https://cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus
 - https://cloud.google.com/kubernetes-engine/docs/how-to/autopilot-gpus
 - https://karpenter.sh/docs/reference/instance-types/
+- Azure/karpenter-provider-azure, `pkg/providers/instancetype/instancetypes.go`
 - https://docs.nvidia.com/datacenter/tesla/mig-user-guide/supported-mig-profiles.html
 """
 
@@ -47,6 +49,8 @@ from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import NODE_SELECTION
 from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_labels import (
+    FEWER_VALUES_ADVICE,
+    MAX_COMPARED_VALUES,
     NO_NODE,
     advice_on_unknown_value,
     misspelt_mode_label,
@@ -76,11 +80,14 @@ def check(pod: Pod, _context: Context) -> Findings:
                 f"{display(right)}, and which no node has",
                 help=f"write {right}",
             )
-    reported: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
-        if (label, value) in reported:
+        if (label, value) in seen:
             continue
-        reported.add((label, value))
+        if len(seen) == MAX_COMPARED_VALUES:
+            yield _too_many(path, label)
+            break
+        seen.add((label, value))
         advice = advice_on_unknown_value(pod.profile.node_modes[label], value)
         if advice is None and label == GKE_PARTITION_SIZE:
             advice = _advice_on_size(value)
@@ -95,6 +102,16 @@ def _finding(path: Path, label: str, value: str, reason: str, advice: str) -> Fi
         key=f"nodes.{label}={value}",
         message=f"the pod selects nodes with {label}: {display(value)}, {reason}",
         help=advice,
+    )
+
+
+def _too_many(path: Path, label: str) -> Finding:
+    return Finding(
+        path=path,
+        key=f"nodes.{label}",
+        message=f"the pod selects nodes by more than {MAX_COMPARED_VALUES} values of labels; this "
+        f"one of {label} and those behind it are not checked",
+        help=FEWER_VALUES_ADVICE,
     )
 
 
@@ -124,11 +141,14 @@ def _memory(size: str) -> int:
 def _near_misses(pod: Pod) -> Findings:
     from rules.profile.platforms.label_values import LABELS, near_miss  # noqa: PLC0415  # rarely needed
 
-    reported: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
     for path, label, value in selected_values(pod, LABELS):
-        if (label, value) in reported:
+        if (label, value) in seen:
             continue
-        reported.add((label, value))
+        if len(seen) == MAX_COMPARED_VALUES:
+            yield _too_many(path, label)
+            break
+        seen.add((label, value))
         found = near_miss(label, value)
         if found is None or (found.may_be_of_users and not pod_requests_gpu(pod)):
             continue

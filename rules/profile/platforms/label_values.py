@@ -83,6 +83,24 @@ _ACCELERATORS_OF_AWS = LabelValues(
 # (https://docs.aws.amazon.com/eks/latest/userguide/create-node-pool.html).
 _DOMAINS_OF_AWS = ("karpenter.k8s.aws", "eks.amazonaws.com")
 
+# Karpenter for Azure, and AKS with node auto-provisioning. The name is the word of the machine's
+# size, as in Standard_NC24ads_A100_v4. Of V100 only examples are known: its machines have no such
+# word.
+_AZURE_PROVIDER = SourcePage(
+    "Azure",
+    "karpenter-provider-azure, setRequirementsGPU in pkg/providers/instancetype/instancetypes.go "
+    "and the sizes in pkg/utils/supported-gpus.yaml, at 021c778",
+    url="https://github.com/Azure/karpenter-provider-azure",
+    read_date="2026-12-01",
+)
+_GPUS_OF_AZURE = LabelValues(
+    known=("A10", "A100", "H100", "H200", "T4"),
+    source=_AZURE_PROVIDER,
+    others="models",
+    setter="Karpenter",
+    tolerated=("V100",),
+)
+
 LABELS: Mapping[str, LabelValues] = MappingProxyType(
     {
         "cloud.google.com/gke-accelerator": LabelValues(
@@ -139,6 +157,10 @@ LABELS: Mapping[str, LabelValues] = MappingProxyType(
         **{f"{domain}/instance-gpu-name": _GPUS_OF_AWS for domain in _DOMAINS_OF_AWS},
         **{f"{domain}/instance-gpu-manufacturer": _MAKERS_OF_GPUS for domain in _DOMAINS_OF_AWS},
         "karpenter.k8s.aws/instance-accelerator-name": _ACCELERATORS_OF_AWS,
+        "karpenter.azure.com/sku-gpu-name": _GPUS_OF_AZURE,
+        "karpenter.azure.com/sku-gpu-manufacturer": _MAKERS_OF_GPUS._replace(
+            source=_AZURE_PROVIDER
+        ),
     }
 )
 _WORD_PATTERN = "[a-z0-9]+"
@@ -198,7 +220,7 @@ def _models_meant(values: LabelValues, value: str) -> tuple[str, ...]:
     """
     letters = "".join(re.findall(_WORD_PATTERN, value))
     for known in values.known:
-        if letters == "".join(re.findall(_WORD_PATTERN, known)):
+        if letters == "".join(re.findall(_WORD_PATTERN, known.lower())):
             return (known,)
     words = _words(value, values)
     model = _words_with_digits(words)
@@ -234,7 +256,7 @@ def _beginning_with(words: list[str], values: LabelValues) -> tuple[str, ...]:
 
 
 def _words(value: str, values: LabelValues) -> list[str]:
-    words = re.findall(_WORD_PATTERN, value)
+    words = re.findall(_WORD_PATTERN, value.lower())
     return [part for word in words for part in values.other_names.get(word, (word,))]
 
 

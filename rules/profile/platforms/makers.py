@@ -34,7 +34,7 @@ class Maker(NamedTuple):
     vendors: tuple[str, ...] = ()
 
 
-NVIDIA_DEVICE = r"nvidia(\d+|ctl|-.+)"
+NVIDIA_DEVICE = r"nvidia([0-9]+|ctl|-.+)"
 NVIDIA = Maker(
     vendor="nvidia",
     platform="CUDA",
@@ -42,7 +42,7 @@ NVIDIA = Maker(
     request="nvidia.com/gpu: 1",
     is_gpu=True,
     # The last two are those of NVIDIA's Tegra; dxg is a GPU under WSL. `gpu.images` knows images.
-    files=rf"{NVIDIA_DEVICE}|dxg|nvhost-(.+-)?gpu|nvgpu(/.*)?|char/195:\d+",
+    files=rf"{NVIDIA_DEVICE}|dxg|nvhost-(.+-)?gpu|nvgpu(/.*)?|char/195:[0-9]+",
 )
 # The folders and words of images are those of the makers' own registries and releases; a mirror
 # keeps them. `hpu`, `xpu` and `npu` stand in tags of others: vllm, sglang, optimum.
@@ -64,7 +64,7 @@ OTHER_MAKERS = (
         request="habana.ai/gaudi: 1",
         image_folders=("vault.habana.ai",),
         image_words=("gaudi*", "hpu"),
-        files=r"hl(\d+|_controlD\d+)",
+        files=r"hl([0-9]+|_controlD[0-9]+)",
     ),
     Maker(
         # The word neuron alone is also the name of other programs; quay.io/vllm/vllm-neuron.
@@ -74,7 +74,7 @@ OTHER_MAKERS = (
         request="aws.amazon.com/neuron: 1",
         image_folders=("neuron",),
         image_words=("neuronx", "vllm-neuron"),
-        files=r"neuron\d+",
+        files=r"neuron[0-9]+",
     ),
     Maker(
         vendor="google",
@@ -94,7 +94,7 @@ OTHER_MAKERS = (
         # Its images on Docker Hub: Ascend/docker-images, ascendai/pytorch and others.
         image_folders=("ascend", "ascendai"),
         image_words=("ascend", "cann"),
-        files=r"v?davinci(\d+|_manager.*)",
+        files=r"v?davinci([0-9]+|_manager.*)",
     ),
     Maker(
         # registry.mthreads.com has also images for others' cards; musa is Moore Threads' CUDA.
@@ -105,7 +105,7 @@ OTHER_MAKERS = (
         is_gpu=True,
         image_folders=("registry.mthreads.com",),
         image_words=("musa*",),
-        files=r"mtgpu\.?\d*",
+        files=r"mtgpu\.?[0-9]*",
     ),
     Maker(
         vendor="hygon",
@@ -136,7 +136,7 @@ OTHER_MAKERS = (
         # Of which HAMi's examples have one (Project-HAMi/HAMi examples/iluvatar).
         image_folders=("registry.iluvatar.com.cn",),
         image_words=("corex", "iluvatar"),
-        files=r"iluvatar\d*",
+        files=r"iluvatar[0-9]*",
     ),
     Maker(
         vendor="cambricon",
@@ -153,7 +153,7 @@ OTHER_MAKERS = (
         devices="Enflame's GCUs",
         request="enflame.com/gcu: 1",
         image_words=("enflame", "topsrider"),
-        files=r"gcu(\d+(vid\d+)?|ctl)?",
+        files=r"gcu([0-9]+(vid[0-9]+)?|ctl)?",
     ),
     Maker(
         # rebellions-sw/rbln-k8s-device-plugin; rebellions-sw/vllm-rbln.
@@ -163,7 +163,7 @@ OTHER_MAKERS = (
         request="rebellions.ai/ATOM: 1",
         image_folders=("rebellions",),
         image_words=("rbln",),
-        files=r"rbln\d+",
+        files=r"rbln[0-9]+",
     ),
     Maker(
         # furiosa-ai/furiosa-device-plugin: npu0 and npu0pe0 are of the older card, Warboy.
@@ -173,7 +173,7 @@ OTHER_MAKERS = (
         request="furiosa.ai/rngd: 1",
         image_folders=("furiosaai",),
         image_words=("furiosa",),
-        files=r"rngd(/.*)?|npu\d+(pe.*)?",
+        files=r"rngd(/.*)?|npu[0-9]+(pe.*)?",
     ),
     Maker(
         vendor="biren",
@@ -188,7 +188,7 @@ OTHER_MAKERS = (
         platform="Kunlunxin's XPUs",
         devices="Kunlunxin's XPUs",
         request="kunlunxin.com/xpu: 1",
-        files=r"xpu(\d+|ctrl)",
+        files=r"xpu([0-9]+|ctrl)",
     ),
     Maker(
         vendor="tenstorrent",
@@ -222,17 +222,17 @@ OTHER_MAKERS = (
         devices="",
         request="amd.com/gpu: 1 or gpu.intel.com/i915: 1",
         is_gpu=True,
-        files=r"dri(/.*)?|char/226:\d+",
+        files=r"dri(/.*)?|char/226:[0-9]+",
     ),
     Maker(
         vendor="",
         platform="",
         devices="",
         request="habana.ai/gaudi: 1 or google.com/tpu: 1",
-        files=r"accel(\d+|/.*)?|char/261:\d+",
+        files=r"accel([0-9]+|/.*)?|char/261:[0-9]+",
     ),
     # Vastai's cards, and Google's Coral.
-    Maker("", "", "", "", files=r"vastai.*|apex_\d+"),
+    Maker("", "", "", "", files=r"vastai.*|apex_[0-9]+"),
 )
 ANY_ACCELERATOR = Maker("", "", "", "")
 """Of a maker that is not known."""

@@ -121,6 +121,35 @@ HEAVY: Mapping[str, tuple[int, Make]] = {
         lambda n, t: heavy_pod(metadata={"annotations": keys(n, f"{t}#/predicate-time", "1")}),
     ),
     "labels": (25, lambda n, t: heavy_pod(metadata={"labels": keys(n, f"gpu-{t}#", "a")})),
+    "values of a label that names models": (
+        20,
+        lambda n, t: heavy_pod(
+            affinity=required(
+                [term("karpenter.k8s.aws/instance-gpu-name", "In", *keys(n, f"{t}-h#00"))]
+            )
+        ),
+    ),
+    "models of a NodePool": (
+        20,
+        lambda n, t: {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": "heavy"},
+            "spec": {
+                "template": {
+                    "spec": {
+                        "requirements": [
+                            {
+                                "key": "karpenter.k8s.aws/instance-gpu-name",
+                                "operator": "In",
+                                "values": [*keys(n, f"{t}-h#00")],
+                            }
+                        ]
+                    }
+                }
+            },
+        },
+    ),
     "requests of a claim for devices": (
         60,
         lambda n, t: {

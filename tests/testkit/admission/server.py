@@ -19,8 +19,8 @@ from certs.authority import new_authority, sign_leaf
 from certs.serving import ServingCertificate
 from tests.testkit.admission.caller import TIMEOUT_SECONDS, Caller, Reply
 from webhook.reload.policy import PolicyReloader
-from webhook.server.lifecycle import ServerSettings, WebhookServer
-from webhook.server.limits import Limits
+from webhook.server.lifecycle import WebhookServer
+from webhook.settings import Limits, ServerSettings
 from webhook.telemetry.log import Log
 
 NAMES = ("localhost", "127.0.0.1")

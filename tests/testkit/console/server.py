@@ -13,8 +13,8 @@ from aiohttp import web
 
 from cluster.source.store import ObjectStore
 from console.access import Access
-from console.cli import take_demo_log
 from console.demo import demo_source
+from console.run import take_demo_log
 from console.server import Console
 from console.state import FOLLOWED, ClusterState
 from policies.loading import default_policy

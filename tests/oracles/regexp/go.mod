@@ -1,0 +1,3 @@
+module gpuward/tests/oracles/regexp
+
+go 1.24
