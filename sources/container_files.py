@@ -18,6 +18,7 @@ from rules.gpu.scripts import (
     find_run_options,
     gives_gpu,
     is_gpu_device,
+    is_gpu_volume,
     run_options,
 )
 from rules.objects.file_settings import ContainerSetting, LabelCommand
@@ -159,6 +160,12 @@ def _settings_of_service(service: Mapping[str, Any]) -> Iterator[tuple[Path, str
         source = as_text(entry) or as_text(as_object(entry).get("source"))
         if is_gpu_device(source):
             yield ("devices", index), "devices", source
+    volumes = service.get("volumes")
+    for index, entry in enumerate(volumes if isinstance(volumes, list) else ()):
+        fields = as_object(entry)
+        text = as_text(entry) or f"source={fields.get('source')},target={fields.get('target')}"
+        if is_gpu_volume(text):
+            yield ("volumes", index), "volumes", text
     reserved: Any = service
     for key in _DEVICES_PATH:
         reserved = as_object(as_object(reserved).get(key))
