@@ -49,8 +49,8 @@ ALLOCATION_ANNOTATIONS = (
     # (intel/platform-aware-scheduling gpu-aware-scheduling/pkg/gpuscheduler/scheduler.go,
     # intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin/rm/gpu_plugin_resource_manager.go).
     *("gas-container-cards", "gas-container-tiles", "gas-ts"),
-    # TensorFusion's scheduler and hypervisor (NexusGPU/tensor-fusion pkg/constants/constants.go). By
-    # effective-hard-sm-percent the hypervisor limits a pod, whatever it asked for
+    # TensorFusion's scheduler and hypervisor (NexusGPU/tensor-fusion pkg/constants/constants.go).
+    # The hypervisor limits a pod by effective-hard-sm-percent, whatever the pod asked for
     # (pkg/hypervisor/worker/allocation.go).
     *(f"tensor-fusion.ai/{name}" for name in ("gpu-ids", "container-gpus", "index")),
     *("tensor-fusion.ai/partition-uuids", "tensor-fusion.ai/effective-hard-sm-percent"),
