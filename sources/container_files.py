@@ -18,6 +18,7 @@ from rules.gpu.scripts import (
     find_run_options,
     gives_gpu,
     is_gpu_device,
+    is_gpu_volume,
     run_options,
 )
 from rules.objects.file_settings import ContainerSetting, LabelCommand
@@ -154,18 +155,34 @@ def _settings_of_service(service: Mapping[str, Any]) -> Iterator[tuple[Path, str
         yield ("runtime",), "runtime", as_text(service.get("runtime"))
     if service.get("privileged") is True and is_cuda_image(as_text(service.get("image"))):
         yield ("privileged",), "privileged", ""
-    devices = service.get("devices")
-    for index, entry in enumerate(devices if isinstance(devices, list) else ()):
+    yield from _devices_and_volumes(service)
+    yield from _environment_entries(service.get("environment"))
+
+
+def _devices_and_volumes(service: Mapping[str, Any]) -> Iterator[tuple[Path, str, str]]:
+    for index, entry in _entries(service.get("devices")):
         source = as_text(entry) or as_text(as_object(entry).get("source"))
         if is_gpu_device(source):
             yield ("devices", index), "devices", source
+    for index, entry in _entries(service.get("volumes")):
+        volume = as_text(entry) or _volume_option(as_object(entry))
+        if is_gpu_volume(volume):
+            yield ("volumes", index), "volumes", volume
     reserved: Any = service
     for key in _DEVICES_PATH:
         reserved = as_object(as_object(reserved).get(key))
     for index, entry in as_objects(reserved.get("devices")):
         if _is_gpu_device(entry):
             yield (*_DEVICES_PATH, "devices", index), "deploy.resources.reservations.devices", ""
-    yield from _environment_entries(service.get("environment"))
+
+
+def _entries(raw: Any) -> Iterator[tuple[int, Any]]:
+    return enumerate(raw if isinstance(raw, list) else ())
+
+
+def _volume_option(volume: Mapping[str, Any]) -> str:
+    """Return `volume` as the option `--mount` has it."""
+    return f"source={volume.get('source')},target={volume.get('target')}"
 
 
 def _is_gpu_device(device: Mapping[str, Any]) -> bool:

@@ -115,7 +115,8 @@ STANDARD_INPUT = "<stdin>"
 _SIGNS_OF_OBJECTS = ("apiVersion", "\\", "!")
 # Where a key may stand: at the beginning of a line, or anywhere in one that begins in flow style.
 _KEY_START = r"(?m)^[ \t>]*(?:- )?(?:[\[{](?:[^\n]*[{,])?[ \t]*)?[\"']?"
-_API_VERSION_PATTERN = _KEY_START + r"apiVersion[\"']?[ \t]*:"
+# A value that begins with a dot is a filter of jq, as in `{apiVersion: .apiVersion}`.
+_API_VERSION_PATTERN = _KEY_START + r"apiVersion[\"']?[ \t]*:(?![ \t]*\.)"
 _KIND_PATTERN = _KEY_START + r"kind[\"']?[ \t]*:"
 # Keys of a template's outermost lines, with values that it does not fill in.
 _OUTER_API_PATTERN = r"(?m)^[\"']?apiVersion[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)"

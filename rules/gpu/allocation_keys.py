@@ -50,8 +50,10 @@ ALLOCATION_ANNOTATIONS = (
     # intel/intel-device-plugins-for-kubernetes cmd/gpu_plugin/rm/gpu_plugin_resource_manager.go).
     *("gas-container-cards", "gas-container-tiles", "gas-ts"),
     # TensorFusion's scheduler and hypervisor (NexusGPU/tensor-fusion pkg/constants/constants.go).
+    # The hypervisor limits a pod by effective-hard-sm-percent, whatever the pod asked for
+    # (pkg/hypervisor/worker/allocation.go).
     *(f"tensor-fusion.ai/{name}" for name in ("gpu-ids", "container-gpus", "index")),
-    *("tensor-fusion.ai/partition-id", "tensor-fusion.ai/partition-uuids"),
+    *("tensor-fusion.ai/partition-uuids", "tensor-fusion.ai/effective-hard-sm-percent"),
     # elastic-ai/elastic-gpu-scheduler pkg/utils, which lists the pods of a node by the label below.
     *("elasticgpu.io/assumed", "elasticgpu.io/container-*"),
     # KAI's binder (kai-scheduler/KAI-Scheduler pkg/common/constants/constants.go,
@@ -77,6 +79,9 @@ COUNTED_ANNOTATIONS = frozenset(
             for part in ("request", "limit")
         ),
         *("tensor-fusion.ai/gpu-count", "tensor-fusion.ai/isolation"),
+        # Which kind of part it gets: docs/cross-vendor-test-matrix.md, and internal/gpuallocator,
+        # which counts what the kind has.
+        "tensor-fusion.ai/partition-id",
     }
 )
 # The same of labels: by this one TensorFusion's scheduler lists the pods that hold cards

@@ -285,6 +285,24 @@ def means_unrequested_gpu(pod: Pod, inventory: Inventory) -> bool:
     return bool(named) and not pod_requests_gpu(pod)
 
 
+def share_of_unknown_platform(pod: Pod) -> str:
+    """Return the annotation by which `pod` asks a scheduler for a part of a GPU; perhaps empty.
+
+    Only of a scheduler that no chosen profile has, and that the pod names, or that takes it by its
+    label: whether the cluster has that scheduler is not known.
+    """
+    profile = pod.profile
+    for scheduler, requests in sorted(profile.share_requests.items()):
+        is_for_it = scheduler == pod.scheduler or any(request.label for request in requests)
+        if is_for_it and scheduler not in profile.scheduler_names:
+            request = profile.share_request(
+                pod.annotations, pod.labels, scheduler, has_placeholders=True
+            )
+            if request is not None:
+                return request.annotation
+    return ""
+
+
 def gets_gpu_by_patch(pod: Pod, inventory: Inventory) -> bool:
     """Return whether a patch of a kustomization makes containers of the pod ask for GPUs.
 

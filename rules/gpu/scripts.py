@@ -11,7 +11,12 @@ from typing import NamedTuple
 from rules.base.json_values import display
 from rules.finding import Finding
 from rules.gpu.visibility import Visibility, parse_visibility
-from rules.gpu.volumes import clean_path, is_accelerator_kind, is_gpu_file
+from rules.gpu.volumes import (
+    clean_path,
+    is_accelerator_kind,
+    is_device_request,
+    is_gpu_file,
+)
 from rules.objects.file_settings import ContainerSetting
 from rules.profile.profile import VisibleDevices
 
@@ -175,10 +180,13 @@ _RUN_FLAGS = frozenset(
     | {"--http-proxy", "--tls-verify", "--env-host", "--rmi", "--no-pivot", "--with-ns", "--cni"}
 )
 _FLAG_LETTERS = frozenset("ditPqR")
-_GPU_OPTIONS = {"--gpus": "--gpus", "--runtime": "--runtime", "--device": "--device"}
+_VOLUME_OPTIONS = frozenset({"-v", "--volume", "--mount"})
+_GPU_OPTIONS = frozenset({"--gpus", "--runtime", "--device"}) | _VOLUME_OPTIONS
+# By these keys `--mount` says where the volume is in the container.
+_TARGET_KEYS = ("target", "destination", "dst")
 _ENVIRONMENT_OPTIONS = frozenset({"-e", "--env"})
-# `-e`, perhaps behind flags and before its value.
-_GLUED_VARIABLE_PATTERN = r"-[ditPqR]*e=?(.*)"
+# An option of one letter, perhaps behind flags and before its value, as in `-itv/a:/b`.
+_SHORT_OPTION_PATTERN = r"-[ditPqR]*([^-=ditPqR])=?(.*)"
 
 
 class RunOption(NamedTuple):
@@ -241,8 +249,8 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
         name, equals, value = word.partition("=")
         index = position
         position += 1
-        if glued := _compiled_pattern(_GLUED_VARIABLE_PATTERN).fullmatch(word):
-            name, equals, value = "-e", glued[1], glued[1]
+        if short := _compiled_pattern(_SHORT_OPTION_PATTERN).fullmatch(word):
+            name, equals, value = f"-{short[1]}", short[2], short[2]
         if not equals and not _is_flag(word):
             value = words[position] if position < len(words) else ""
             position += 1
@@ -281,6 +289,8 @@ def gives_gpu(option: RunOption, known: VisibleDevices | None) -> bool:
     value = option.value or ""
     if option.name == "--device":
         return is_gpu_device(value)
+    if option.name in _VOLUME_OPTIONS:
+        return is_gpu_volume(value)
     return option.name == "--gpus" or value.startswith("nvidia")
 
 
@@ -291,6 +301,20 @@ def is_gpu_device(text: str) -> bool:
         return "/" in kind and is_accelerator_kind(kind)
     path = clean_path(text.partition(":")[0])
     return path.startswith("/dev/") and is_gpu_file(path)
+
+
+def is_gpu_volume(text: str) -> bool:
+    """Return whether `text`, a volume of a container, requests a GPU from NVIDIA's toolkit.
+
+    It is the value of `--volume`, or has fields as that of `--mount`.
+    """
+    source, _, rest = text.partition(":")
+    target = rest.partition(":")[0]
+    if "=" in text:
+        fields = dict(part.strip().partition("=")[::2] for part in text.split(","))
+        source = fields.get("source", fields.get("src", ""))
+        target = next((fields[key] for key in _TARGET_KEYS if key in fields), "")
+    return is_device_request(source, target)
 
 
 def _gpu_or_variable_option(command: str, name: str, value: str, index: int) -> RunOption | None:

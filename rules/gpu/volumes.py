@@ -146,6 +146,7 @@ PASSED_THROUGH = r"/dev/vfio(/.+)?"
 # NVIDIA's container toolkit takes mounts of /dev/null at such paths for requests
 # (internal/config/image/cuda_image.go).
 DEVICE_LIST_PATH = f"/var/run/{DEVICE_LIST_FOLDER}"
+NULL_DEVICE = "/dev/null"
 # Where NVIDIA's operator keeps the files of the driver, those of the devices among them
 # (NVIDIA/gpu-operator assets/state-driver/0500_daemonset.yaml).
 DRIVER_ROOTS = frozenset(
@@ -156,6 +157,13 @@ NVIDIA_FILE = f"/dev/{NVIDIA_DEVICE}"
 HELPER_FILE = r"/dev/nvidia(ctl|-uvm.*|-modeset|-caps(/.*)?)"
 GPU_MAJOR_NUMBERS = (195, 226, 261)
 """The kernel's numbers of NVIDIA's driver, of DRM and of accelerators (drm/drm_accel.h)."""
+
+
+def is_device_request(source: str, target: str) -> bool:
+    """Return whether a mount of `source` at `target` requests a device from NVIDIA's toolkit."""
+    path = clean_path(target)
+    is_listed = path != DEVICE_LIST_PATH and path.startswith(DEVICE_LIST_PATH)
+    return is_listed and clean_path(source) == NULL_DEVICE
 
 
 def is_gpu_file(path: str) -> bool:

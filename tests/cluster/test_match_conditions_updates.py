@@ -52,7 +52,7 @@ def update(plane: Cluster, namespace: str, manifest: Any, change: dict[str, Any]
         ("annotations", "received-resource-type", True),
         ("annotations", "huawei.com/npu-core", True),
         ("annotations", "gas-ts", True),
-        ("annotations", "tensor-fusion.ai/partition-id", True),
+        ("annotations", "tensor-fusion.ai/gpu-ids", True),
         ("labels", "runai-gpu-group", True),
         ("labels", "runai-gpu-group/1", True),
         ("annotations", "example.com/note", False),

@@ -7,6 +7,7 @@ import pytest
 from tests.testkit.lint_command import LintCommand, Outcome
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
+LIST = "/var/run/nvidia-container-devices"
 POLICY = "apiVersion: gpuward.io/v1\nkind: Policy\nrules: "
 
 
@@ -58,6 +59,9 @@ def test_dockerfiles(command: LintCommand, text: str, places: list[tuple[str, in
     [
         ("gpus: all", ["gpus"]),
         ("gpus: [{driver: nvidia}]", ["gpus"]),
+        (f'volumes: ["/data:/data", "/dev/null:{LIST}/all"]', ["volumes"]),
+        (f"volumes: [{{type: bind, source: /dev/null, target: {LIST}/0}}]", ["volumes"]),
+        ("volumes: [/dev/null:/etc/a, {type: tmpfs, target: /tmp}, 1]", []),
         ("deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}", ["deploy"]),
         ("deploy: {resources: {reservations: {devices: [{capabilities: [tpu]}]}}}", []),
         ("runtime: nvidia", ["runtime"]),
@@ -92,6 +96,13 @@ def test_compose_files(command: LintCommand, service: str, keys: list[str]) -> N
         ("nerdctl -n k8s.io create --device nvidia.com/gpu=all a\n", [("warning", 1, 26)]),
         ("docker run --device habana.ai/gaudi=0 a\n", [("warning", 1, 12)]),
         ("podman run --device rebellions.ai/npu=all a\n", [("warning", 1, 12)]),
+        # What NVIDIA's toolkit takes for requests
+        (f"docker run -v /dev/null:{LIST}/all a\n", [("warning", 1, 12)]),
+        (f"docker run -itv/dev/null:{LIST}/0:ro a\n", [("warning", 1, 12)]),
+        (f"docker run --mount type=bind,src=/dev/null,dst={LIST}/0 a\n", [("warning", 1, 12)]),
+        (f"docker run -v /dev/null:/etc/a -v /data:{LIST}/0 -v /dev/null:{LIST} a\n", []),
+        ("docker run -v/data:/data --gpus all a\n", [("warning", 1, 26)]),
+        ("docker run -p80:80 -u0 a --gpus all\n", []),
         ("podman run --device intel.com/qat=qatvf-0 --device example.com/output=0 a\n", []),
         ("ctr -n k8s.io run --gpus 0 image name\n", [("warning", 1, 19)]),
         ("docker run --rm \\\n  --runtime nvidia \\\n  a\n", [("warning", 2, 3)]),

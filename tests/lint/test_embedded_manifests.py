@@ -125,6 +125,17 @@ def test_an_object_between_double_quotes_is_at_its_quotation(command: LintComman
     assert found(lint(command, "a.md", text)) == [("fractional-gpu", 2, 6)]
 
 
+def test_a_filter_of_jq_is_no_object(command: LintCommand) -> None:
+    text = """kubectl get queue a -o json | jq '
+    {
+        apiVersion: .apiVersion, kind: .kind,
+        metadata: {name: $name}, spec: (.spec + {weight: 2})
+    }' | kubectl apply -f -
+"""
+    done = lint(command, "copy.sh", text)
+    assert (found(done), done.status, done.report["remarks"]) == ([], 0, [])
+
+
 def test_several_documents_and_blocks_keep_their_lines(command: LintCommand) -> None:
     other = POD.replace("0.5", "1.5")
     done = lint(command, "a.md", f"```yaml\n{POD}---\n{other}```\n\n```yml\n{POD}```\n")

@@ -32,13 +32,12 @@ References
 from rules.base.json_values import as_text, display, remove
 from rules.base.traits import DEVICE_LIST_MOUNT
 from rules.gpu.visibility import VOID_VALUE, remove_and_request_advice
-from rules.gpu.volumes import DEVICE_LIST_PATH, clean_path, host_path
+from rules.gpu.volumes import DEVICE_LIST_PATH, NULL_DEVICE, clean_path, host_path
 from rules.in_process import variables
 from rules.in_process.expression import Expression, all_of, choose, let, text
 from rules.in_process.statement import CONTAINER, DEVICE_LIST, Statement, shown
 from rules.rule import Action, Container, Context, Finding, Findings, Fix, Pod, define_rule
 
-NULL_DEVICE = "/dev/null"
 MAX_SHOWN = 120
 REMOVAL = "remove the mount"
 IMEX_CHANNEL, CDI_DEVICE, DEVICE = "the IMEX channel", "the CDI device", "the device"

@@ -42,6 +42,9 @@ It needs `fix: true` in the policy
 - in a pod whose GPUs are all those of other makers, such as AMD and Intel, which do not read the
   variable. The device classes of a claim count if the claim or its template is known. The name of
   an image does not count, because a claim for any device may stand beside any image;
+- in a file, in a pod that asks for a part of a GPU by an annotation of a system whose profile is
+  not chosen, such as KAI's `gpu-fraction`, and names its scheduler or carries its label: beside
+  `void` the container would lose that part;
 - in a workload that a patch of a kustomization gives a GPU, if the patch is a file among the
   manifests of the same run and names the kind and the name of the workload. JSON patches, and
   patches that are written in the kustomization, are not read: lint with `--render`, or name the
@@ -78,6 +81,7 @@ from rules.gpu.devices import (
     name_of_unknown_device,
     only_init_requests_gpu,
     pod_requests_gpu,
+    share_of_unknown_platform,
     uses_device_plugin,
     uses_gpu_runtime,
 )
@@ -117,7 +121,9 @@ def check(pod: Pod, context: Context) -> Findings:
     is_foreign = is_for_other_makers(pod, context.inventory)
     reason = "" if is_foreign and not every else reason
     is_meant = is_foreign or means_unrequested_gpu(pod, context.inventory)
-    is_meant = is_meant or gets_gpu_by_patch(pod, context.inventory)
+    # In a file nothing says which platform the cluster has; a webhook's policy does.
+    share = share_of_unknown_platform(pod) if context.operation is None else ""
+    is_meant = is_meant or bool(share) or gets_gpu_by_patch(pod, context.inventory)
     init_only = only_init_requests_gpu(pod)
     for container in without_plugin:
         why, agent = reason, may_be_agent
@@ -138,7 +144,7 @@ def check(pod: Pod, context: Context) -> Findings:
             may_have_gpu = not every and bool(name_of_unknown_device(container))
             is_sure = every or (is_known and not may_have_gpu)
             action = Action.DENY if is_sure else Action.AUDIT
-            finding = _finding(container, why, action, safe=safe)
+            finding = _finding(container, why, action, share, safe=safe)
             if every and not is_known:
                 # An image that is known to show GPUs is more than the one in whose place it comes.
                 finding = finding._replace(key=f"{NVIDIA_VISIBLE_DEVICES} of any image")
@@ -158,11 +164,14 @@ def _gpu_node_reason(pod: Pod, context: Context) -> str:
     return "the pod selects GPU nodes" if targets_gpu_nodes(pod) else ""
 
 
-def _finding(container: Container, why: str, action: Action, *, safe: bool) -> Finding:
+def _finding(container: Container, why: str, action: Action, share: str, *, safe: bool) -> Finding:
     unknown = name_of_unknown_device(container)
     is_foreign = uses_device_plugin(container)
     request = OF_ANOTHER_MAKER if is_foreign else describe_request(container)
     advice = f"add {NVIDIA_VISIBLE_DEVICES} with the value void to env"
+    if share:
+        system = f"the system that gives it a part of a GPU by the annotation {share}"
+        advice = f"choose the profile of {system}; if the cluster has none, {advice}"
     if unknown:
         advice = f"if {unknown} is a GPU, name it in a profile of the policy; otherwise {advice}"
     return Finding(

@@ -22,7 +22,9 @@ makers do not depend on the variable. The fix is made only if the policy says `f
 
 - in a custom resource or a PodTemplate, whose users may add the GPU;
 - in a pod that names a GPU runtime class and requests no GPU: an author who names the class means
-  the GPU.
+  the GPU;
+- in a file, in a pod that asks for a part of a GPU by an annotation of a system whose profile is
+  not chosen.
 
 There is no fix beside an extended resource that may be a GPU by another name.
 
@@ -47,6 +49,7 @@ from rules.gpu.devices import (
     gets_gpu_by_patch,
     means_unrequested_gpu,
     name_of_unknown_device,
+    share_of_unknown_platform,
     uses_device_plugin,
 )
 from rules.gpu.visibility import (
@@ -79,6 +82,8 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     inventory = context.inventory
     is_meant = means_unrequested_gpu(pod, inventory) or gets_gpu_by_patch(pod, inventory)
+    # In a file nothing says which platform the cluster has; a webhook's policy does.
+    is_meant = is_meant or (context.operation is None and bool(share_of_unknown_platform(pod)))
     every = bool(context.options.get("every_container"))
     safe = pod.is_final and (every or not is_meant)
     for container in pod.containers:

@@ -71,9 +71,9 @@ def check(pod: Pod, context: Context) -> Findings:
             if tunes[companions] or (of_maker and not device.is_requested and not incomplete):
                 continue
             raw = container.limits.get(device.name, container.requests.get(device.name))
-            yield _finding(
-                pod, container, device, context, may_stay=raw is not None and not of_maker
-            )
+            may_stay = raw is not None and not of_maker
+            finding = _finding(pod, container, device, context, may_stay=may_stay)
+            yield finding if raw is not None else _without_value(finding, container, device)
 
 
 def _is_zero(amount: object) -> bool:
@@ -97,12 +97,11 @@ def _finding(
     if device.request is None or _is_zero(device.request):
         fix = Fix(f"remove {name}", tuple(remove((*root, each, name)) for each in fields))
     shows_gpus = image_grants_gpus(container, pod, context)
-    word = GPU_WORD if makes_gpus(device.resource.vendor) else ACCELERATOR_WORD
     return Finding(
         path=container.amount_path(name),
         key=f"zero.{name}",
         message=f"{container} asks for zero of {display(name)}, "
-        f"which does not hide any {word} from it",
+        f"which does not hide any {_word(device)} from it",
         container=container,
         help=_advice(container, device, may_stay=may_stay),
         fix=fix,
@@ -110,13 +109,26 @@ def _finding(
     )
 
 
+def _without_value(finding: Finding, container: Container, device: Device) -> Finding:
+    """Return `finding` about a key whose value the author has most likely forgotten."""
+    word = _word(device)
+    return finding._replace(
+        message=f"{container} gives {display(device.name)} no value, which Kubernetes reads as "
+        f"zero: it gets no {word}",
+        help=f"write how many it needs, such as {device.name}: 1, or remove the key",
+    )
+
+
+def _word(device: Device) -> str:
+    return GPU_WORD if makes_gpus(device.resource.vendor) else ACCELERATOR_WORD
+
+
 def _advice(container: Container, device: Device, *, may_stay: bool) -> str:
     """Return how to hide the GPUs of the maker, and what becomes of the zero."""
     known = container.profile.visible_devices.values()
     of_maker = (k for k in known if device.resource.vendor in k.vendors and k.hiding_value)
     hiding = next((f"set {k.name.strip('*')}={k.hiding_value}" for k in of_maker), "")
-    word = GPU_WORD if makes_gpus(device.resource.vendor) else ACCELERATOR_WORD
-    hiding += f" where no {word} should be seen" if hiding else ""
+    hiding += f" where no {_word(device)} should be seen" if hiding else ""
     parts = (hiding, MAY_STAY) if may_stay else (f"remove {device.name}", hiding)
     return ("; " if may_stay else ", and ").join(filter(None, parts))
 
