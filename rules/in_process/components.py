@@ -1,6 +1,6 @@
 """Twins of `rules.gpu.components`: pods for which rules are not run, in CEL."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rules.gpu.components import (
     DAEMON_SET_CONTROLLERS,
@@ -65,18 +65,17 @@ def components(profile: Profile) -> Iterator[tuple[tuple[str, ...], Expression]]
 
 
 def account_of_pod() -> Expression:
-    """Return the service account of the pod, in a list."""
-    name_in_pod = expression([get(OBJECT.spec, "serviceAccountName", "")])
-    return name_in_pod.map(lambda t: choose((t != "", t), otherwise="default"))
+    """Return the service account of the pod."""
+    written = get(OBJECT.spec, "serviceAccountName", "")
+    return choose((written == "", "default"), otherwise=string(written))
 
 
 def _is_component(component: Component) -> Expression:
-    creators = component.creators or DAEMON_SET_CONTROLLERS
-    accounts = component.service_accounts
+    creators = component.creators
     tests = [
-        choose((IS_POD, is_in(USER, creators)), otherwise=_may_be_created(component)),
+        _is_created_by(creators) if creators else OBJECT.isOfDaemonSet,
         matches_any(REQUEST.namespace, component.namespaces),
-        account_of_pod().exists(lambda t: matches_any(t, accounts)),
+        matches_any(OBJECT.account, component.service_accounts),
     ]
     if component.images:
         images = component.images
@@ -87,17 +86,22 @@ def _is_component(component: Component) -> Expression:
     return all_of(*tests)
 
 
-def _may_be_created(component: Component) -> Expression:
-    """`_may_have_created`, where the user is not known: whether those who may make such pods."""
-    creators = component.creators or DAEMON_SET_CONTROLLERS
+def is_of_daemon_set() -> Expression:
+    """Return whether a DaemonSet has created the pod, or may create those of the workload."""
+    return _is_created_by(DAEMON_SET_CONTROLLERS)
+
+
+def _is_created_by(creators: Sequence[str]) -> Expression:
+    """`_may_have_created`; of a workload, whether one of `creators` may create its pods."""
     known = {*DAEMON_SET_CONTROLLERS, REPLICA_SET_CONTROLLER}
     is_daemon_set = any_of(
         KIND == "DaemonSet", all_of(OBJECT.isDaemon, REQUEST.operation == "UPDATE")
     )
     return choose(
+        (IS_POD, is_in(USER, creators)),
         (is_in(KIND, ["Deployment", "ReplicaSet"]), REPLICA_SET_CONTROLLER in creators),
         (is_daemon_set, not {*DAEMON_SET_CONTROLLERS}.isdisjoint(creators)),
-        otherwise=bool(component.creators) and any(c not in known for c in creators),
+        otherwise=any(c not in known for c in creators),
     )
 
 
@@ -115,7 +119,7 @@ def image_grants_gpus(container: Expression) -> Expression:
     """`image_grants_gpus` of `container`, one of `OBJECT.containers`."""
     is_own = runs_own_program(container.raw, AGENT_PROGRAMS)
     in_agent = any_of(
-        is_cuda_image(string(container.image), with_agents=False),
+        is_cuda_image(container, with_agents=False),
         all_of(container.hasCudaImage, not_(is_own)),
     )
     return choose((OBJECT.isDaemon, in_agent), otherwise=container.hasCudaImage)

@@ -65,8 +65,10 @@ def evidence(profile: Profile, *, old: bool) -> tuple[Variable, ...]:
         "driverVariable": _visible_variable(DRIVER_VARIABLE_PREFIXES, DRIVER_VARIABLE_SUFFIX),
         "otherVariable": _visible_variable(OTHER_VARIABLE_PREFIXES),
         "hintedKey": _hinted_key(profile),
-        "platform": OBJECT.containers.filter(lambda c: is_platform_image(get(c.raw, "image", ""))),
-        "signs": choose((OBJECT.isDaemon, _signs_of_agents()), otherwise=_signs_of_gpus()),
+        "platform": OBJECT.containers.filter(lambda c: is_platform_image(c)),
+        "signsOfGpus": _signs_of_gpus(),
+        "withSignOfAgent": OBJECT.withMaker.filter(_is_sign_of_agent),
+        "signs": choose((OBJECT.isDaemon, _signs_of_agents()), otherwise=OBJECT.signsOfGpus),
         "evidence": choose(
             (OBJECT.requestsGpu, _request_evidence()),
             (OBJECT.nodeLabel != "", _evidence_of_label()),
@@ -137,17 +139,15 @@ def _evidence_of_variable(name: Expression, certainty: str = _CERTAIN) -> list[V
     return _evidence(pod, _word(is_gpu), certainty)
 
 
-def _signs_of_agents() -> Expression:
-    def is_sign(c: Expression) -> Expression:
-        is_agent = all_of(is_agent_of_other_maker(c), runs_program_of_agent(c))
-        return choose((c.hasCudaImage, image_grants_gpus(c)), otherwise=not_(is_agent))
+def _is_sign_of_agent(c: Expression) -> Expression:
+    """Return whether the image of the container `c` of an agent, which has a maker, is a sign."""
+    is_agent = all_of(is_agent_of_other_maker(c), runs_program_of_agent(c))
+    return choose((c.hasCudaImage, image_grants_gpus(c)), otherwise=not_(is_agent))
 
-    return let(
-        OBJECT.withMaker.filter(is_sign),
-        lambda found: choose(
-            (found.size() > 0, _evidence_of_image(found[0], _PERHAPS)), otherwise=_NONE
-        ),
-    )
+
+def _signs_of_agents() -> Expression:
+    found = OBJECT.withSignOfAgent
+    return choose((found.size() > 0, _evidence_of_image(found[0], _PERHAPS)), otherwise=_NONE)
 
 
 def _evidence_of_image(container: Expression, certainty: str = _CERTAIN) -> Expression:

@@ -51,8 +51,8 @@ class _Parts:
         self.pin = parts[3]
 
 
-def is_cuda_image(image: Expression, *, with_agents: bool = True) -> Expression:
-    """`is_cuda_image` of `image`; without NVIDIA's agents, if that is wanted."""
+def is_cuda_image(container: Expression, *, with_agents: bool = True) -> Expression:
+    """`is_cuda_image` of the image of `container`; without NVIDIA's agents, if that is wanted."""
 
     def test(parts: _Parts) -> Expression:
         in_registry = any_of(*(parts.path.contains(registry) for registry in NVIDIA_REGISTRIES))
@@ -63,11 +63,11 @@ def is_cuda_image(image: Expression, *, with_agents: bool = True) -> Expression:
         known = _is_image_of(parts, names, lambda own: _has_cuda_tag(parts, own))
         return choose((in_registry, of_nvidia), otherwise=known)
 
-    return _is_image(image, test)
+    return _image_fits(container, test)
 
 
-def is_platform_image(image: Expression) -> Expression:
-    """`is_platform_image` of `image`."""
+def is_platform_image(container: Expression) -> Expression:
+    """`is_platform_image` of the image of `container`."""
 
     def test(parts: _Parts) -> Expression:
         is_of_platform = any_of(*(parts.path.contains(each) for each in PLATFORM_REGISTRIES))
@@ -75,7 +75,7 @@ def is_platform_image(image: Expression) -> Expression:
         is_part = is_in(parts.name, sorted(WITHOUT_GPUS))
         return all_of(is_part, is_of_platform, not_(is_of_network))
 
-    return _is_image(image, test)
+    return _image_fits(container, test)
 
 
 def _lacks_cuda(parts: _Parts) -> Expression:
@@ -94,14 +94,14 @@ def _has_cuda_tag(parts: _Parts, own: Expression) -> Expression:
     return any_of(words.size() == 0, has_word)
 
 
-def sets_visible_devices(image: Expression) -> Expression:
-    """`sets_visible_devices` of `image`."""
-    return any_of(is_cuda_image(image), is_image_for_any_maker(image))
+def sets_visible_devices(container: Expression) -> Expression:
+    """`sets_visible_devices` of the image of `container`."""
+    return any_of(container.hasCudaImage, is_image_for_any_maker(container))
 
 
-def is_image_for_any_maker(image: Expression) -> Expression:
-    """Return whether `image` is no CUDA image and sets the variable all the same."""
-    return _is_image(image, lambda parts: _is_image_of(parts, IMAGES_FOR_ANY_MAKER))
+def is_image_for_any_maker(container: Expression) -> Expression:
+    """Return whether the image of `container` is none of CUDA, and yet sets the variable."""
+    return _image_fits(container, lambda parts: _is_image_of(parts, IMAGES_FOR_ANY_MAKER))
 
 
 def maker_facts() -> list[dict[str, list[str]]]:
@@ -165,14 +165,18 @@ def _without_digest(image: Expression) -> Expression:
     return let(image.substring(0, image.indexOf("@")), without_tag)
 
 
-def _is_image(image: Expression, test: Callable[[_Parts], Expression]) -> Expression:
-    """Return whether `test` holds for the parts of `image`."""
-    found = _parts(image).exists(lambda t: test(_Parts(t)))
-    return all_of(image.size() <= MAX_REFERENCE, found)
+def _image_fits(container: Expression, test: Callable[[_Parts], Expression]) -> Expression:
+    """Return whether `test` holds for the parts of the image of `container`."""
+    # The members of a record have no types.
+    parts = container.imageParts.map(lambda t: t.map(lambda p: string(p)))
+    return parts.exists(lambda t: test(_Parts(t)))
 
 
-def _parts(image: Expression) -> Expression:
-    """Return a list with the parts of `image`: path, name, tag, and `pinned` or empty."""
+def parts_of_image(image: Expression) -> Expression:
+    """Return a list with the parts of `image`: path, name, tag, and `pinned` or empty.
+
+    The list is empty if `image` is longer than any that is known.
+    """
 
     def without_port(s: Expression) -> Expression:
         return choose((s.matches(":[0-9]+$"), s.substring(0, s.lastIndexOf(":"))), otherwise=s)
@@ -198,7 +202,9 @@ def _parts(image: Expression) -> Expression:
 
     # `lastIndexOf` of an empty text is an error for API servers of Kubernetes 1.31.
     return (
-        expression([string(image).lowerAscii()])
+        expression([image])
+        .filter(lambda t: t.size() <= MAX_REFERENCE)
+        .map(lambda t: string(t).lowerAscii())
         .map(lambda t: choose((t == "", "-"), otherwise=t))
         .map(without_ports)
         .map(name_and_digest)

@@ -25,6 +25,7 @@ from rules.in_process.expression import (
     string,
     text,
 )
+from rules.in_process.images import parts_of_image
 from rules.in_process.patterns import regex_of, stem_of
 from rules.in_process.statement import CONTAINER, shown
 from rules.objects.pod import DEFAULT_SCHEDULER
@@ -102,7 +103,7 @@ def _grants_fraction(fraction: Fraction, profile: Profile) -> Expression:
 
 
 def requesting() -> Expression:
-    """Return for each container the GPU resources that it requests, each with its facts."""
+    """Return for each container its GPU resources, each with its facts, and `parts_of_image`."""
 
     def names_of(b: Expression) -> Expression:
         limits = get(b.raw, "resources.limits", {})
@@ -119,7 +120,11 @@ def requesting() -> Expression:
         )
         return devices.filter(lambda d: d.facts.size() > 0)
 
-    containers = OBJECT.base.map(lambda b: record(b=b, devices=devices_of(b)))
+    containers = OBJECT.base.map(
+        lambda b: record(
+            b=b, devices=devices_of(b), imageParts=parts_of_image(get(b.raw, "image", ""))
+        )
+    )
     return choose((OBJECT.tooLarge, []), otherwise=containers)
 
 

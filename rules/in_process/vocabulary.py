@@ -11,9 +11,10 @@ from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from rules.gpu.components import FOR_AGENTS
 from rules.gpu.visibility import ALTERNATIVE_VARIABLE, NVIDIA_VISIBLE_DEVICES
 from rules.in_process.bounds import too_large
-from rules.in_process.components import IS_POD, KIND, is_daemon
+from rules.in_process.components import IS_POD, KIND, account_of_pod, is_daemon, is_of_daemon_set
 from rules.in_process.expression import (
     OBJECT,
     POLICY,
@@ -136,6 +137,7 @@ def vocabulary(
         "metadata": pod.metadata,
         "spec": pod.spec,
         "annotations": get(OBJECT.metadata, "annotations", {}),
+        "account": account_of_pod(),
         "base": _base(),
         "hostPaths": (
             get(spec, "volumes", [])
@@ -148,7 +150,8 @@ def vocabulary(
         "fractionTarget": fraction_target(profile),
         "requesting": requesting(),
         "excludesNvidia": excludes_nvidia(),
-        "described": OBJECT.requesting.map(_described),
+        "mounting": OBJECT.requesting.map(_with_mounts),
+        "described": OBJECT.mounting.map(_described),
         "withVariables": OBJECT.described.map(
             lambda c: let(
                 get(c.raw, "env", []).filter(is_read), lambda env: _with_variables(c, env)
@@ -166,6 +169,8 @@ def vocabulary(
         ),
         "isForGpus": any_of(OBJECT.requestsGpu, OBJECT.nodeLabel != ""),
         "isDaemon": is_daemon(),
+        "isOfDaemonSet": is_of_daemon_set(),
+        "forAgents": choose((OBJECT.isDaemon, FOR_AGENTS), otherwise=""),
         "usesGpuRuntime": is_in(get(spec, "runtimeClassName", ""), POLICY.runtimeClasses),
     }
     for word, value in values.items():
@@ -208,8 +213,19 @@ def _with_role(role: str) -> Callable[[Expression], Expression]:
     return lambda raw: record(role=role, raw=raw)
 
 
+def _with_mounts(k: Expression) -> Expression:
+    """Return the container `k`, one of `requesting`, with its mounts."""
+    return record(
+        b=k.b,
+        devices=k.devices,
+        imageParts=k.imageParts,
+        mounts=host_mounts(k.b.raw),
+        deviceLists=device_lists(k.b.raw),
+    )
+
+
 def _described(k: Expression) -> Expression:
-    """Return the view of a container `k`, without its variables."""
+    """Return the view of a container `k`, one of `_with_mounts`, without its variables."""
     raw, devices = k.b.raw, k.devices
     cards = devices.filter(lambda d: d.facts[0].part == "").map(lambda d: string(d.name))
     parts = devices.map(lambda d: string(d.name))
@@ -223,6 +239,7 @@ def _described(k: Expression) -> Expression:
         role=k.b.role,
         raw=raw,
         image=get(raw, "image", ""),
+        imageParts=k.imageParts,
         devices=devices,
         first=choose(
             (devices.size() == 0, ""), (cards.size() > 0, cards.min()), otherwise=parts.min()
@@ -231,10 +248,10 @@ def _described(k: Expression) -> Expression:
         hasClaims=get(raw, "resources.claims", []).size() > 0,
         isTarget=is_target,
         fromPlugin=any_of(is_target, devices.exists(lambda d: not_(is_class(d.name)))),
-        hasCudaImage=is_cuda_image(get(raw, "image", "")),
-        deviceLists=device_lists(raw),
+        hasCudaImage=is_cuda_image(k),
+        deviceLists=k.deviceLists,
         prefixes=get(raw, "envFrom", []).filter(lambda s: get(s, "prefix", "") != ""),
-        mounts=host_mounts(raw),
+        mounts=k.mounts,
         sysAdmin=any_of(
             get(raw, "securityContext.privileged", False),
             added_capabilities(raw).exists(lambda x: is_in(x, ["SYS_ADMIN", "ALL"])),
@@ -268,7 +285,8 @@ def _with_consequences(c: Expression) -> Expression:
 
 
 _DESCRIBED = (
-    *("text", "name", "role", "raw", "image", "devices", "first", "vendors", "hasClaims"),
-    *("isTarget", "fromPlugin", "prefixes", "sysAdmin", "mounts", "deviceLists", "hasCudaImage"),
+    *("text", "name", "role", "raw", "image", "imageParts", "devices", "first", "vendors"),
+    *("hasClaims", "isTarget", "fromPlugin", "prefixes", "sysAdmin", "mounts", "deviceLists"),
+    "hasCudaImage",
 )
 _WITH_VARIABLES = ("requestsGpu", "request", "variables")

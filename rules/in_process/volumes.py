@@ -54,12 +54,15 @@ _LONGEST_FILE = 256
 
 def resolved_path(path: Expression, unresolved: str) -> Expression:
     """`clean_path` of `path`, which may have `..`; `unresolved` if it has too many."""
-    resolved = let(
-        clean_path(path) + "/",
-        *[_without_one_parent] * _ROUNDS,
-        lambda t: choose((t.contains("/../"), unresolved), otherwise=clean_path(t)),
-    )
-    return choose((path.contains(".."), resolved), otherwise=clean_path(path))
+
+    def resolved(t: Expression) -> Expression:
+        return let(
+            t + "/",
+            *[_without_one_parent] * _ROUNDS,
+            lambda t: choose((t.contains("/../"), unresolved), otherwise=clean_path(t)),
+        )
+
+    return let(clean_path(path), lambda t: choose((t.contains(".."), resolved(t)), otherwise=t))
 
 
 def _without_one_parent(t: Expression) -> Expression:

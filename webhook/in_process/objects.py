@@ -116,7 +116,7 @@ def _objects(
     for group, members in sorted(groups.items()):
         for level in levels:
             texts = ((rule, findings_at(rule, level, exceptions, rules)) for rule in members)
-            found = [(rule, concat(lists)) for rule, lists in texts if lists]
+            found = [(rule, lists) for rule, lists in texts if lists]
             if found:
                 refuses_large = first and level is Action.DENY
                 first = first and not refuses_large
@@ -161,7 +161,7 @@ class _Target(NamedTuple):
 def _policy(
     target: _Target,
     policy: Policy,
-    found: Sequence[tuple[ExportedRule, Expression]],
+    found: Sequence[tuple[ExportedRule, Sequence[Expression]]],
     options: ExportOptions,
 ) -> dict[str, Any]:
     text_of_message = message(target.level, _POD_TOO_LARGE)
@@ -192,7 +192,7 @@ def _policy(
 
 
 def _match_conditions(
-    target: _Target, policy: Policy, found: Sequence[tuple[ExportedRule, Expression]]
+    target: _Target, policy: Policy, found: Sequence[tuple[ExportedRule, Sequence[Expression]]]
 ) -> dict[str, Any]:
     # Nothing fixes a pod that is too large, and anything may be hidden in it.
     rules = [rule for rule, _ in found]
@@ -236,7 +236,7 @@ _USE = re.compile(r"\bvariables\.(\w+)")
 
 
 def _variables(
-    policy: Policy, found: Sequence[tuple[ExportedRule, Expression]], target: _Target
+    policy: Policy, found: Sequence[tuple[ExportedRule, Sequence[Expression]]], target: _Target
 ) -> Iterator[Variable]:
     yield from facts(policy.profile)
     constants = (rule.constants for rule, _ in found)
@@ -269,7 +269,7 @@ def _is_introduced(text: Expression) -> Expression:
 
 
 def _about_object(
-    policy: Policy, found: Sequence[tuple[ExportedRule, Expression]], *, old: bool
+    policy: Policy, found: Sequence[tuple[ExportedRule, Sequence[Expression]]], *, old: bool
 ) -> Iterator[tuple[str, Value]]:
     """Yield the variables about the object that come after those of `vocabulary`."""
     yield "changedAnnotations", _changed("annotations", old=old)
@@ -279,11 +279,21 @@ def _about_object(
     words = (rule.words for rule, _ in found)
     yield from {n: v for own in words for n, v in own.items()}.items()
     yield from ExceptionVariables(policy.exceptions).of_rules(r for r, _ in found)
-    for rule, texts in found:
-        yield rule.variable, texts
-    every = concat([getattr(OBJECT, rule.variable) for rule, _ in found])
+    findings = {n: texts for rule, lists in found for n, texts in _findings(rule, lists)}
+    yield from findings.items()
+    every = concat([getattr(OBJECT, word) for word in findings])
     is_passed = any_of(OBJECT.isSkipped, OBJECT.tooLarge)
     yield "found", choose((is_passed, []), otherwise=every)
+
+
+def _findings(rule: ExportedRule, lists: Sequence[Expression]) -> Iterator[tuple[str, Expression]]:
+    """Yield a variable for what each statement of a rule finds, as `lists` has it.
+
+    An API server takes longer for one long expression than for many short ones: to compile it takes
+    a time that grows with the square of its calls.
+    """
+    for number, texts in enumerate(lists, 1):
+        yield rule.variable + (str(number) if len(lists) > 1 else ""), texts
 
 
 def _changed(word: str, *, old: bool) -> Value:
@@ -336,7 +346,7 @@ def message(level: Action, too_large: str) -> str:
 
 
 def _description(
-    policy: Policy, found: Sequence[tuple[ExportedRule, Expression]], target: _Target
+    policy: Policy, found: Sequence[tuple[ExportedRule, Sequence[Expression]]], target: _Target
 ) -> str:
     """Return a description of the policy, and of what it leaves out."""
     families = {rule.active.rule.family: True for rule, _ in found}

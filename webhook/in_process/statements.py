@@ -9,8 +9,7 @@ from rules.base.text_matching import matches_any as matches_any_text
 from rules.engine.evaluation import ISOLATION_FAMILIES
 from rules.engine.rule_set import ActiveRule, PolicyException, RuleSet
 from rules.finding import Action, FixScope, sha256_hex
-from rules.gpu.components import FOR_AGENTS
-from rules.in_process.components import KIND, account_of_pod
+from rules.in_process.components import KIND
 from rules.in_process.expression import (
     OBJECT,
     POLICY,
@@ -68,7 +67,7 @@ class ExportedRule(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """The name of the variable with its findings."""
+        """The beginning of the names of the variables with its findings."""
         return camel_case(self.name)
 
     @property
@@ -212,10 +211,9 @@ def findings_at(
         accepted = exceptions.accepts(rule.name, statement.each, statement.where)
         if accepted is not None:
             tests.append(not_(accepted))
-        message, advice = expression(statement.message), expression(statement.help)
-        words = text(f"[{rule.name}] {message}; {advice}")
+        words = text(f"[{rule.name}] {statement.message}; {statement.help}")
         if rule.active.rule.family in ISOLATION_FAMILIES:
-            words += choose((OBJECT.isDaemon, FOR_AGENTS), otherwise="")
+            words += OBJECT.forAgents
         found.append(_LOOPS[statement.each](all_of(*tests), words))
     return found
 
@@ -383,8 +381,7 @@ def _is_accepted(c: Expression, exception: PolicyException) -> Expression:
 def _tests_of_pod(exception: PolicyException) -> Iterator[Expression]:
     yield from _tests_of_object(exception)
     if exception.service_accounts:
-        accounts = exception.service_accounts
-        yield account_of_pod().exists(lambda t: matches_any(t, accounts))
+        yield matches_any(OBJECT.account, exception.service_accounts)
 
 
 def accepts_keys(exception: PolicyException) -> Value:

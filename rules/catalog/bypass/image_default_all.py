@@ -196,7 +196,7 @@ def in_process_fix(options: Mapping[str, Any], profile: Profile) -> tuple[Mutati
 
     c = CONTAINER
     every = bool(options.get("every_container"))
-    makes_visible = any_of(components.image_grants_gpus(c), images.is_image_for_any_maker(c.image))
+    makes_visible = any_of(components.image_grants_gpus(c), images.is_image_for_any_maker(c))
     is_suspect = [
         requests.unknown_devices().size() == 0,
         any_of(OBJECT.isOnGpuNode, makes_visible),

@@ -38,7 +38,6 @@ from rules.in_process.expression import (
     any_of,
     get,
     not_,
-    string,
     text,
 )
 from rules.in_process.statement import CONTAINER, Statement, shown
@@ -87,7 +86,7 @@ def in_process() -> tuple[Statement, ...]:
     c, node = CONTAINER, get(OBJECT.spec, FIELD, "")
     is_new = all_of(REQUEST.operation == "CREATE", not_(OBJECT.isDaemon))
     may_ask_for_gpu = any_of(c.fromPlugin, requests.unknown_devices().size() > 0)
-    shows_every_gpu = any_of(c.looksLegacy, images.sets_visible_devices(string(c.image)))
+    shows_every_gpu = any_of(c.looksLegacy, images.sets_visible_devices(c))
     statement = Statement(
         "container",
         where=all_of(node != "", is_new, c.isUnset, may_ask_for_gpu, shows_every_gpu),
