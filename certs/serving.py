@@ -30,6 +30,7 @@ from certs.keypairs import (
     validate_key_pair,
 )
 from certs.validity import utc_now
+from terminal import reason_of
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # for TLS 1.2; all ciphers of TLS 1.3 are authenticated
 
@@ -246,7 +247,7 @@ def _read_file(path: str, name: str) -> bytes:
         with open(path, "rb") as stream:
             content = stream.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise CertificateError(f"{name}: {(error.strerror or str(error)).lower()}") from None
+        raise CertificateError(f"{name}: {reason_of(error)}") from None
     if len(content) > _MAX_FILE_BYTES:
         raise CertificateError(f"{name} is larger than a Secret can be")
     return content

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cluster.api.reviews import ALL_NAMESPACES, Identity, Reviewer
-from terminal import printable
+from terminal import printable, reason_of
 
 AUDIENCE = "gpuward-console"
 """A token for this audience is of no use anywhere else."""
@@ -238,7 +238,7 @@ def read_secret(file: str) -> bytes:
         with open(file, "rb") as content:
             found = content.read(_MAX_SECRET_BYTES + 1).strip()
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         raise SecretError(f"the secret of the proxy: {printable(file)}: {why}") from error
     if not MIN_SECRET_CHARACTERS <= len(found) <= _MAX_SECRET_BYTES:
         limits = f"{MIN_SECRET_CHARACTERS} to {_MAX_SECRET_BYTES:,}"

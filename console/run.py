@@ -25,7 +25,7 @@ from console.state import FOLLOWED, ClusterState, state_of
 from console.utilisation import Prometheus
 from policies.loading import PolicyError
 from sources.policy_file import FilePolicy, PolicyChoice
-from terminal import printable, write_error
+from terminal import printable, reason_of, write_error
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,7 +72,7 @@ def _export(state: ClusterState, file: str) -> int:
         with open(file, "w", encoding="utf-8") as out:
             out.write(page)
     except OSError as error:
-        write_error("gpuward console", f"{file}: {(error.strerror or str(error)).lower()}")
+        write_error("gpuward console", f"{file}: {reason_of(error)}")
         return 2
     return 0
 
@@ -90,7 +90,7 @@ def _serve(console: Console, options: argparse.Namespace) -> int:
             access_log=None,
         )
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         write_error("gpuward console", f"port {options.port}: {why}; choose another one by --port")
         return 2
     return 0

@@ -74,14 +74,14 @@ def _broken_stream(error: OSError, *, is_input_closed: bool) -> str:
     """Say why a stream cannot be read or written; empty if `error` is about something else."""
     from errno import EBADF  # noqa: PLC0415  # after the import path
 
-    from terminal import is_full_disk, printable  # noqa: PLC0415  # after the import path
+    from terminal import is_full_disk, printable, reason_of  # noqa: PLC0415  # after the import path
 
     if is_input_closed and error.errno == EBADF:
         return f"standard input is closed: open it, as by <{os.devnull}"
     if not is_full_disk(error):
         return ""
     name = f"{error.filename}: " if error.filename else ""
-    return printable(f"{name}cannot write: {(error.strerror or str(error)).lower()}")
+    return printable(f"{name}cannot write: {reason_of(error)}")
 
 
 def _discard_output() -> None:

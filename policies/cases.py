@@ -32,6 +32,7 @@ from rules.engine.fixing import check, fix
 from rules.engine.rule_set import RuleSet
 from rules.finding import Action, Finding
 from rules.profile.context import Context
+from terminal import reason_of
 
 EXPECTED_SUFFIX, CIRCUMSTANCES_SUFFIX = ".expected.yaml", ".case.yaml"
 CLEAN_PREFIX = "clean-"
@@ -176,7 +177,7 @@ def _read_documents(file: str) -> list[Json]:
             raise CaseError(f"{file}: larger than {MAX_CASE_BYTES >> 20} MiB")
         documents = [d for chunk in split(decode(content)) if (d := read(chunk)) is not None]
     except OSError as error:
-        raise CaseError(f"{file}: {(error.strerror or str(error)).lower()}") from error
+        raise CaseError(f"{file}: {reason_of(error)}") from error
     except (EncodingError, YamlError) as error:
         raise CaseError(f"{file}: {error}") from error
     if not documents:

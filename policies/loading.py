@@ -21,6 +21,7 @@ from policies.policy import DEFAULT_PROFILES, Policy
 from policies.problems import Problem
 from policies.profiles import ProfileError, merged_profile
 from rules.base.json_values import Path, as_object, as_text
+from terminal import reason_of
 
 if TYPE_CHECKING:
     from policies.policy_settings import LoadedPolicy, PolicySettings
@@ -227,7 +228,7 @@ def read_policy_file(path: str, name: str = "") -> bytes:
         with open(path, "rb") as stream:
             content = stream.read(MAX_POLICY_BYTES + 1)
     except OSError as error:
-        raise PolicyError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+        raise PolicyError(f"{name}: {reason_of(error)}") from error
     return refuse_large_content(name, content)
 
 

@@ -11,7 +11,7 @@ from reports.formats import FORMATS, ReportStyle, writer_of
 from reports.results import Results
 from sources.manifests import File
 from sources.sources import MANIFEST_ENDINGS, InputFile, Source, UsageError
-from terminal import write_error
+from terminal import reason_of, write_error
 
 _STANDARD_OUTPUT = "-"
 _OTHER_FILE_ADVICE = "name another file"
@@ -114,7 +114,7 @@ def _write(output: Output, results: Results, style: ReportStyle) -> bool:
         with open(output.file, "wb") as file:
             file.write(text.getvalue().encode())
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         write_error("gpuward", f"--report {output.format}={output.file}: not written: {why}")
         return False
     return True

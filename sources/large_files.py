@@ -20,6 +20,7 @@ from sources.sources import (
     UnreadableSource,
     may_be_large,
 )
+from terminal import reason_of
 
 _BLOCK_BYTES = 1 << 20
 
@@ -359,7 +360,7 @@ def _split_file(given: InputFile, *, with_values: bool) -> Iterator[Input]:
         with open(given.name, "rb") as file:
             yield from _split_input(given, file.read, with_values=with_values)
     except OSError as error:
-        yield UnreadableSource(given.name, (error.strerror or str(error)).lower())
+        yield UnreadableSource(given.name, reason_of(error))
 
 
 def _split_input(

@@ -18,6 +18,7 @@ from sources.sources import (
     UsageError,
     may_hold_manifests,
 )
+from terminal import reason_of
 
 # Folders in which tools keep what they make or download, by their names: users do not apply it, and
 # it can be large. Other folders with a dot are read: `kubectl apply -R` reads all of them.
@@ -232,7 +233,7 @@ def _files_in_folder(
                     yield path
     for error in closed:
         place = os.path.normpath(str(error.filename))
-        yield UnreadableSource(place, (error.strerror or str(error)).lower())
+        yield UnreadableSource(place, reason_of(error))
 
 
 def walk(

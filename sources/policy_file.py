@@ -18,6 +18,7 @@ from rules.engine.rule_set import RuleSet
 from sources.containment import is_inside, relative_path_inside
 from sources.paths import is_excluded
 from sources.sources import DISK, FileTree
+from terminal import reason_of
 
 
 class FilePolicy(NamedTuple):
@@ -158,7 +159,7 @@ class Policies:
         try:
             return refuse_large_content(path, tree.read(place, MAX_POLICY_BYTES + 1))
         except OSError as error:
-            raise PolicyError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+            raise PolicyError(f"{path}: {reason_of(error)}") from error
 
 
 def _cluster(chain: list[PolicyLayer]) -> tuple[tuple[str, int], ...]:

@@ -18,6 +18,7 @@ from kubeyaml import (
     read,
 )
 from sources.containment import is_inside
+from terminal import reason_of
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # which only Windows has
 _PIECE_BYTES = 1 << 16
@@ -258,7 +259,7 @@ class InputFile(NamedTuple):
         try:
             return DISK.read(self.name, MAX_BYTES + 1)
         except OSError as error:
-            return UnreadableSource(self.name, (error.strerror or str(error)).lower())
+            return UnreadableSource(self.name, reason_of(error))
 
     def _leads_outside(self) -> bool:
         """Return whether the file is a link that leads out of the folder that the user named."""
@@ -273,7 +274,7 @@ class InputFile(NamedTuple):
             elif not _has_end(self.name):
                 why = _NOT_REGULAR_REASON
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
+            why = reason_of(error)
         return UnreadableSource(self.name, why) if why else None
 
     def to_source(self, content: bytes) -> Source | SkippedSource | UnreadableSource:

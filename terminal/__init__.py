@@ -34,6 +34,11 @@ def installed_version() -> str:
         return ""
 
 
+def reason_of(error: OSError) -> str:
+    """The reason that the system gives for `error`, for a message, such as `permission denied`."""
+    return (error.strerror or str(error)).lower()
+
+
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that it cannot control a terminal.
 

@@ -25,6 +25,7 @@ from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
 from cluster.api.errors import ClusterError, Object, TooLargeError, UnreachableError, error_of
 from cluster.api.proxies import Proxy, proxy_for
+from terminal import reason_of
 
 # Kubeconfig files: fields that the Kubernetes client ignores, or reads otherwise than kubectl.
 
@@ -170,7 +171,7 @@ class Connection:
             load(self._configuration)
         except OSError as error:
             name = f"{error.filename}: " if error.filename else ""
-            why = (error.strerror or str(error)).lower()
+            why = reason_of(error)
             raise ClusterError(f"{_NO_CREDENTIALS}: {name}{why}") from error
         except (config.ConfigException, ValueError, yaml.YAMLError) as error:
             raise ClusterError(f"{_NO_CREDENTIALS}: {error}") from error
@@ -481,7 +482,7 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         detail = f"the certificate is not accepted: {cause.verify_message}"
     elif cause is not None and not isinstance(cause, TimeoutError):
-        detail = (cause.strerror or str(cause)).lower()
+        detail = reason_of(cause)
     else:
         detail = "" if text else str(error) or type(error).__name__
     return ": ".join(filter(None, (text, detail)))

@@ -28,7 +28,7 @@ from cluster.source.options import add_options, open_source
 from cluster.webhooks.callers import Callers
 from cluster.webhooks.dry_runs import NotTried, SendPod, open_with_dry_runs
 from policies.loading import default_policy
-from terminal import CommandParser, printable, write_error
+from terminal import CommandParser, printable, reason_of, write_error
 
 # The files on disk: how they differ from the new ones, and how they are replaced.
 
@@ -64,7 +64,7 @@ def content(path: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise FileError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise FileError(f"{path}: {reason_of(error)}") from error
     if len(read) > _MAX_BYTES:
         raise FileError(f"{path}: larger than {_MAX_BYTES >> 20} MiB")
     return read.decode(errors="replace")
@@ -99,7 +99,7 @@ def write(file: GeneratedFile) -> None:
                 os.unlink(temporary)
             raise
     except OSError as error:
-        raise FileError(f"{file.path}: {(error.strerror or str(error)).lower()}") from error
+        raise FileError(f"{file.path}: {reason_of(error)}") from error
 
 
 POLICY, VALUES = "gpuward.yaml", "gpuward-values.yaml"

@@ -19,6 +19,7 @@ from cluster.source.objects import (
     without_managed_fields,
 )
 from rules.base.json_values import as_object, as_text
+from terminal import reason_of
 
 _IN_MEMORY = 16 << 20  # bytes of the objects; more is in a temporary file
 _UNKNOWN = -1  # a position in the file
@@ -74,7 +75,7 @@ class ObjectStore:
                 self._seek(self._ends[-1])
                 self._position += self._file.write(content)
             except OSError as error:
-                raise SourceError(f"cannot write a temporary file: {error.strerror}") from error
+                raise SourceError(f"cannot write a temporary file: {reason_of(error)}") from error
         self._ends.append(self._ends[-1] + len(content))
         self._numbers.setdefault(kind, array("L")).append(number)
 

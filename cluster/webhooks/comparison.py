@@ -18,6 +18,7 @@ import yaml
 
 from cluster.api.errors import ConfigurationKind, ConfigurationRef, Object
 from cluster.source.registered import PROVIDER_TERMS, excluded_names, excludes_names
+from terminal import reason_of
 from webhook.registration import NAME_LABEL
 
 _FIELDS = (
@@ -132,7 +133,7 @@ def read_expectation(path: str) -> Expectation:
     try:
         content = _read(path)
     except OSError as error:
-        raise ExpectationError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise ExpectationError(f"{path}: {reason_of(error)}") from error
     except ValueError as error:
         raise ExpectationError(f"{path}: {error}") from error
     return parse_expectation(content, path)

@@ -7,7 +7,7 @@ import os
 
 from policies.loading import POLICY_FILE
 from sources.containment import is_inside
-from terminal import CommandParser
+from terminal import CommandParser, reason_of
 
 _DESCRIPTION = """\
 Serve an assistant by the Model Context Protocol, on standard input and output: the tools lint, fix,
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     try:
         folder = Folder(options.folder)
     except OSError as error:
-        parser.error(f"--folder: {options.folder}: {(error.strerror or str(error)).lower()}")
+        parser.error(f"--folder: {options.folder}: {reason_of(error)}")
     write = None if options.write is None else os.path.realpath(options.write)
     if write is not None and not (os.path.isdir(write) and is_inside(write, folder.path)):
         parser.error(f"--write: {options.write} is no folder in {folder.path}")

@@ -13,7 +13,7 @@ from gpuward.mcp_server.tools import MAX_PATH_CHARACTERS, ToolError
 from lint.fix.output import copy_attributes
 from sources.containment import is_inside
 from sources.sources import MAX_BYTES
-from terminal import printable
+from terminal import printable, reason_of
 
 _READ_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER_FLAGS = _READ_FLAGS | getattr(os, "O_DIRECTORY", 0)
@@ -71,7 +71,7 @@ class Folder:
                         raise ToolError(f"{name}: not a regular file")
                     content = file.read(MAX_BYTES + 1)
         except OSError as error:
-            raise ToolError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+            raise ToolError(f"{name}: {reason_of(error)}") from error
         if len(content) > MAX_BYTES:
             raise ToolError(f"{name}: larger than {MAX_BYTES >> 20} MiB")
         return content
@@ -101,7 +101,7 @@ class Folder:
                         os.unlink(temporary, dir_fd=parent)
                 os.fsync(parent)
         except OSError as error:
-            raise ToolError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+            raise ToolError(f"{name}: {reason_of(error)}") from error
 
     @contextmanager
     def _open_parent(self, name: str) -> Iterator[int]:

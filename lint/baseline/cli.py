@@ -26,7 +26,7 @@ from policies.loading import PolicyError
 from reports.findings import LocatedFinding
 from sources.policy_file import Policies
 from sources.sources import Source, UsageError, reduce_garbage_collection
-from terminal import CommandParser, printable, write_error
+from terminal import CommandParser, printable, reason_of, write_error
 
 _DESCRIPTION = "Create, update or check a file of known findings, for `gpuward lint --baseline`."
 _EPILOG = """\
@@ -139,7 +139,7 @@ def _create(baseline: _Baseline, reason: str) -> int:
         with open(baseline.file, "x", encoding="utf-8", newline="") as file:
             file.write(baseline_text(added))
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         raise UsageError(f"{baseline.file}: not written: {why}") from error
     _print_line(f"{baseline.file}: {_count_text(added, 'finding')} added")
     return _report_refused(compared, refused)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from kubeyaml import Document, EncodingError, Limits, Lines, YamlError, decode, read, split
 from reports.findings import ACTION_BY_LEVEL
 from sources.sources import DISK, MAX_BYTES, UsageError
+from terminal import reason_of
 
 DEFAULT_FILE = "gpuward-baseline.yaml"
 FORMAT_VERSION = 1
@@ -64,7 +65,7 @@ def read_baseline(name: str) -> tuple[list[BaselineEntry], str]:
         hint = "create it with `gpuward baseline create`"
         raise UsageError(f"{name} does not exist; {hint}") from None
     except OSError as error:
-        raise UsageError(f"{name}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"{name}: {reason_of(error)}") from error
     if len(content) > MAX_BYTES:
         raise UsageError(f"{name}: larger than {MAX_BYTES // 1024 // 1024} MiB")
     try:

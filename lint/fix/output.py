@@ -16,7 +16,7 @@ from lint.fix.fixer import FixedText, Fixer, WriteError
 from rules.finding import Action
 from sources.containment import is_inside
 from sources.sources import UsageError
-from terminal import printable
+from terminal import printable, reason_of
 
 # Replace the content of a file, all or nothing.
 #
@@ -42,7 +42,7 @@ def write_file(text: FixedText) -> bool:
             raise WriteError("the file is read-only")
         _replace(target, text, status)
     except OSError as error:
-        raise WriteError((error.strerror or str(error)).lower()) from error
+        raise WriteError(reason_of(error)) from error
     return True
 
 
@@ -254,7 +254,7 @@ def _write_staged(text: FixedText) -> bool:
                 why = "the file has changes that are not staged: `git add` or stash them"
                 raise WriteError(why)
     except OSError as error:
-        raise WriteError((error.strerror or str(error)).lower()) from error
+        raise WriteError(reason_of(error)) from error
     return write_file(text)
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from sources.git.command import git_line, repository_root
 from sources.sources import UsageError
+from terminal import reason_of
 
 _HOOK_MARK = "# Written by `gpuward hook install`; `gpuward hook uninstall` removes it."
 _HOOK_SCRIPT = """\
@@ -43,7 +44,7 @@ def install(command: list[str]) -> str:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         _write_hook(path, script)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         raise UsageError(f"{path}: the hook cannot be written: {why}") from error
     return path
 
@@ -62,7 +63,7 @@ def uninstall() -> str | None:
     try:
         os.unlink(path)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         raise UsageError(f"{path}: the hook cannot be removed: {why}") from error
     return path
 

@@ -19,7 +19,7 @@ from rules.catalog.index import CATALOG
 from sources.git.trees import ignored_paths
 from sources.paths import Exclusion, inputs
 from sources.sources import InputFile, Source, StandardInput, UsageError
-from terminal import printable
+from terminal import printable, reason_of
 
 _DESCRIPTION = f"""\
 Write a first {POLICY_FILE}: the profiles of the GPU platforms whose resources, taints and labels
@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         with open(POLICY_FILE, "x", encoding="utf-8", newline="\n") as file:
             file.write(_FILE_HEAD + "\n".join(lines) + "\n")
     except OSError as error:
-        raise UsageError(f"{POLICY_FILE}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"{POLICY_FILE}: {reason_of(error)}") from error
     sys.stdout.write(
         f"{POLICY_FILE}: written\n"
         "`gpuward lint .` says what is wrong; `gpuward baseline create` accepts today's faults\n"

@@ -35,7 +35,7 @@ from rules.catalog.index import CATALOG
 from rules.engine.rule_set import RuleSet
 from sources.policy_file import nearest_policy
 from sources.sources import UsageError
-from terminal import printable
+from terminal import printable, reason_of
 
 _DESCRIPTION = """\
 Test a policy: evaluate each case as admission does, and compare with what it expects. A case is
@@ -164,6 +164,6 @@ def _write_expected(case: Case, got: Mapping[str, Any]) -> None:
         with open(case.expected_file, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         raise UsageError(f"{case.expected_file}: cannot be written: {why}") from error
     sys.stdout.write(f"written: {printable(case.expected_file)}\n")

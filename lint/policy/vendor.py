@@ -21,7 +21,7 @@ from policies.loading import (
 from rules.base.json_values import as_object
 from sources.policy_file import nearest_policy
 from sources.sources import Source, UsageError
-from terminal import printable
+from terminal import printable, reason_of
 
 _DESCRIPTION = f"""\
 Copy a policy that several repositories share into this one, and name the copy with its digest in
@@ -75,7 +75,7 @@ def _write_copy(copy: str, content: bytes) -> None:
         with open(copy, "wb") as file:
             file.write(content)
     except OSError as error:
-        raise UsageError(f"{copy}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"{copy}: {reason_of(error)}") from error
     sys.stdout.write(printable(f"{copy}: written") + "\n")
 
 

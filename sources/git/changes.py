@@ -29,6 +29,7 @@ from sources.sources import (
     may_hold_manifests,
     source_of,
 )
+from terminal import reason_of
 
 # Which files differ from a revision: `gpuward lint --changed-since`.
 
@@ -214,7 +215,7 @@ def _source(tree: GitTree, path: str, name: str) -> Source | SkippedSource | Unr
     try:
         content = tree.read(name, MAX_BYTES + 1)
     except OSError as error:
-        return UnreadableSource(name, (error.strerror or str(error)).lower())
+        return UnreadableSource(name, reason_of(error))
     return source_of(name, content, tree)
 
 

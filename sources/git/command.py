@@ -18,6 +18,7 @@ from threading import Timer
 from typing import IO
 
 from sources.sources import UsageError
+from terminal import reason_of
 
 MAX_LISTING_BYTES = 64 * 1024 * 1024
 """The most bytes of a listing, which is enough for half a million files."""
@@ -154,7 +155,7 @@ def start_git(
             cwd=folder,
         )
     except OSError as error:
-        raise GitError(f"git cannot be run: {(error.strerror or str(error)).lower()}") from error
+        raise GitError(f"git cannot be run: {reason_of(error)}") from error
 
 
 def opened_pipe(stream: IO[bytes] | None) -> IO[bytes]:

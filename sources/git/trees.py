@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 from sources.containment import relative_path_inside
 from sources.git.command import BOUNDS, GitError, git_records, opened_pipe, start_git
 from sources.sources import MAX_BYTES
+from terminal import reason_of
 
 
 class BlobError(OSError):
@@ -256,7 +257,7 @@ def _write_files(tree: GitTree, paths: Iterable[str], folder: str) -> None:
             if len(content) <= MAX_BYTES:
                 _write_file(os.path.join(folder, os.path.relpath(place, tree.root)), content)
         except OSError as error:
-            why = (error.strerror or str(error)).lower()
+            why = reason_of(error)
             raise GitError(f"{path}: not written out to be rendered: {why}") from error
 
 

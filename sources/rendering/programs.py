@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sources.sources import MAX_BYTES
+from terminal import reason_of
 
 MAX_SECONDS = 60
 MAX_SECONDS_OF_RUN = 600
@@ -90,7 +91,7 @@ def run_program(
                 start_new_session=True,
             )
         except OSError as error:
-            raise ProgramError(f"{command[0]}: {error.strerror or error}") from error
+            raise ProgramError(f"{command[0]}: {reason_of(error)}") from error
         with process:
             output = _ProgramOutput(b"", b"", "interrupted")
             _running_processes.add(process)

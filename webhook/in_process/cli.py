@@ -18,7 +18,7 @@ from rules.engine.rule_set import ActiveRule
 from rules.finding import Action, FixScope
 from rules.profile.profile import Profile
 from sources.policy_file import PolicyChoice
-from terminal import CommandParser, write_error
+from terminal import CommandParser, reason_of, write_error
 from webhook.in_process.exports import EXPORTS
 from webhook.in_process.guard import Guard
 from webhook.in_process.objects import ExportOptions
@@ -266,7 +266,7 @@ def _static(
             write_folder(folder, files)
         found = [*differences(folder, files)]
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         write_error("gpuward export", f"{error.filename or folder}: {why}")
         return 2
     if guard and not (guard.users or guard.groups):

@@ -23,6 +23,7 @@ from policies.gpu_exceptions import acceptances
 from policies.policy import Policy
 from rules.engine.rule_set import PolicyException
 from rules.inventory.inventory import EMPTY_INVENTORY, Inventory
+from terminal import reason_of
 from webhook.telemetry.log import Log
 
 V = TypeVar("V")
@@ -98,7 +99,7 @@ def read_at_most(path: str, limit: int) -> bytes:
 def error_text(error: Exception) -> str:
     """Return the text of an error, without the path."""
     if isinstance(error, OSError):
-        return (error.strerror or str(error)).lower()
+        return reason_of(error)
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 

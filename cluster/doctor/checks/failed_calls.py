@@ -14,6 +14,7 @@ from cluster.doctor.facts import DoctorFacts, own_configurations, why_missing
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import VALIDATING
 from rules.base.json_values import as_object
+from terminal import reason_of
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
 _FAILED_CALLS = "failed calls"
@@ -117,7 +118,7 @@ def read_counted_calls(path: str) -> CountedCalls:
         with open(path, "rb") as stream:
             content = stream.read(_MAX_BYTES + 1)
     except OSError as error:
-        raise ReportError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise ReportError(f"{path}: {reason_of(error)}") from error
     if len(content) > _MAX_BYTES:
         raise ReportError(f"{path}: larger than {_MAX_BYTES >> 20} MiB")
     try:

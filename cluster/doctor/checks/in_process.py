@@ -21,6 +21,7 @@ from cluster.source.objects import (
 )
 from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
+from terminal import reason_of
 from webhook.in_process.exports import EXPORTS, Maker
 from webhook.in_process.objects import (
     DIGEST_ANNOTATION,
@@ -94,7 +95,7 @@ def check_static_manifests(facts: DoctorFacts, folder: str) -> Iterator[Row]:
         wanted = digests_of_folder(Path(folder))
     except OSError as error:
         remedy = "name a folder that `gpuward export static` has written"
-        why = (error.strerror or str(error)).lower()
+        why = reason_of(error)
         yield not_known(_CHECK, _FILES, f"{error.filename or folder}: {why}", remedy)
         return
     if not wanted:
