@@ -89,9 +89,11 @@ def use_color(choice: str, out: TextIO, environment: Mapping[str, str] = os.envi
 
 def width_of(out: TextIO) -> float:
     """The columns of the terminal that `out` is; without one there is no limit."""
-    import shutil  # noqa: PLC0415  # most output has no table
+    if not out.isatty():
+        return math.inf
+    import shutil  # noqa: PLC0415  # most output of hooks and CI goes elsewhere
 
-    return shutil.get_terminal_size().columns if out.isatty() else math.inf
+    return shutil.get_terminal_size().columns
 
 
 def display_width(text: str) -> int:
