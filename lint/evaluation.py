@@ -52,7 +52,7 @@ class Evaluator:
 
     def evaluate_file(self, file: File) -> Iterator[DocumentResult]:
         """Every document of the file that has an object of Kubernetes, one at a time."""
-        for document in file.manifests():
+        for document in file.manifests(reads_definitions=False):
             if isinstance(document, UnparsedDocument):
                 yield document
             else:

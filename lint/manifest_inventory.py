@@ -29,7 +29,14 @@ from rules.workloads.referred_objects import (
     variables_of_runtimes,
 )
 from sources.kustomization_files import Kustomizations
-from sources.sources import LARGE_BYTES, Input, InputFile, InputReader, Source
+from sources.sources import (
+    LARGE_BYTES,
+    Input,
+    InputFile,
+    InputReader,
+    Source,
+    definition_head,
+)
 
 _KINDS_WITH_VARIABLES = (ConfigMap.__name__, Secret.__name__)
 
@@ -90,7 +97,7 @@ class _InventoryGatherer:
         if not source.is_rendering:
             context = self._kustomizations.context_of(source.name, context)
         for chunk in split(source.text):
-            if not self.may_matter(chunk.text):
+            if not self.may_matter(chunk.text) or definition_head(chunk.text):
                 continue
             try:
                 document = self._documents.read(chunk)

@@ -22,6 +22,7 @@ from sources.sources import (
     Source,
     SourcePart,
     declares_object,
+    definition_head,
     is_manifest_text,
 )
 
@@ -396,6 +397,8 @@ def manifests_of_other_programs(file: File) -> Iterator[Source | SkippedSource]:
     if not may_have_object or not re.search(_LINE_WITH_OBJECT_PATTERN, text):
         return
     for chunk in islice(split(text), MAX_DOCUMENTS):
+        if definition_head(chunk.text):
+            continue
         try:
             document = file.source.read_document(chunk)
         except YamlError:

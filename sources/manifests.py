@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kubeyaml import Chunk, Document, LimitError, Lines, Place, YamlError, split
 from rules.base.json_values import Path
-from sources.sources import Source, has_placeholder
+from sources.sources import Source, definition_head, has_placeholder
 
 _EXCERPT_CHARACTERS = 120  # characters
 _LINES_AROUND = 2
@@ -243,14 +243,19 @@ class File:
                     joined.append(pair.start() - _ESCAPES_LENGTH * len(joined))
         return joined
 
-    def manifests(self) -> Iterator[Document | UnparsedDocument]:
-        """Every Kubernetes object in the file; other documents are skipped silently."""
+    def manifests(self, *, reads_definitions: bool = True) -> Iterator[Document | UnparsedDocument]:
+        """Every Kubernetes object in the file; other documents are skipped silently.
+
+        Without `reads_definitions`, nothing but the kind is read of CustomResourceDefinitions.
+        """
         other_chunks: list[Chunk] = []
         for number, chunk in enumerate(split(self.source.text)):
             if number >= MAX_DOCUMENTS:
                 line, _ = self.position(chunk.start)
                 yield UnparsedDocument(line, 1, f"more than {MAX_DOCUMENTS} documents in one file")
                 return
+            if not reads_definitions and (head := definition_head(chunk.text)):
+                chunk = chunk._replace(text=head)  # noqa: PLW2901
             try:
                 document = self.source.read_document(chunk)
             except YamlError as error:

@@ -119,6 +119,16 @@ _KEY_START = r"(?m)^[ \t>]*(?:- )?(?:[\[{](?:[^\n]*[{,])?[ \t]*)?[\"']?"
 # A value that begins with a dot is a filter of jq, as in `{apiVersion: .apiVersion}`.
 _API_VERSION_PATTERN = _KEY_START + r"apiVersion[\"']?[ \t]*:(?![ \t]*\.)"
 _KIND_PATTERN = _KEY_START + r"kind[\"']?[ \t]*:"
+# The head of a CustomResourceDefinition as tools write it, and what else may begin a line of it.
+_DEFINITION_PATTERN = re.compile(
+    r"(?:---\n|[ ]*(?:#[^\n]*)?\n)*+"
+    r"apiVersion: apiextensions\.k8s\.io/v1(?:beta1)?\nkind: CustomResourceDefinition\n"
+    r"(?=(?:[ ]*(?:#[^\n]*)?\n)*+(?:metadata|spec):)"
+)
+_OUTER_LINE = re.compile(r"\n([^ \n#][^\n]*)")
+_OUTER_KEYS_OF_DEFINITION = frozenset({"metadata:", "spec:", "status:"})
+# Line breaks for YAML that are none here.
+_OTHER_LINE_BREAKS = ("\r", "\x85", "\u2028", "\u2029")
 # Keys of a template's outermost lines, with values that it does not fill in.
 _OUTER_API_PATTERN = r"(?m)^[\"']?apiVersion[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)"
 _OUTER_KIND_PATTERN = r"(?m)^[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)"
@@ -406,6 +416,20 @@ def is_manifest_text(group: str, field: object, holder: Mapping[str, Any]) -> bo
     text = holder[field]
     is_applied = holder.get("action") not in _OTHER_ACTIONS
     return isinstance(text, str) and is_applied and declares_object(text)
+
+
+def definition_head(text: str) -> str:
+    """Return the first lines of a document that is a CustomResourceDefinition; empty for others.
+
+    They name its kind, and the rest is a block map that no rule reads: definitions are often more
+    than nine tenths of the text of a repository. A comment about rules counts as others.
+    """
+    found = _DEFINITION_PATTERN.match(text)
+    if found is None or "gpuward" in text or any(mark in text for mark in _OTHER_LINE_BREAKS):
+        return ""
+    outer = _OUTER_LINE.findall(text, found.end() - 1)
+    is_block_map = all(line.rstrip(" ") in _OUTER_KEYS_OF_DEFINITION for line in outer)
+    return found[0] if is_block_map else ""
 
 
 def has_placeholder(text: str) -> bool:
