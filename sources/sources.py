@@ -156,7 +156,7 @@ _TEMPLATE_OF_VALUES_REASON = (
     "a template that tells of GPUs, and of no object of Kubernetes: lint what is made of it"
 )
 _HELMFILE_REASON = "a template of a helmfile: lint what `helmfile template` prints"
-_PLACEHOLDER_PATTERN = r"(?m)^[^#\n]*\{[{%]"
+_PLACEHOLDER_MARKS = ("{{", "{%")
 
 
 class UsageError(Exception):
@@ -434,7 +434,14 @@ def definition_head(text: str) -> str:
 
 def has_placeholder(text: str) -> bool:
     """Return whether `text` has `{{` or `{%` outside comments, as templates do."""
-    return ("{{" in text or "{%" in text) and re.search(_PLACEHOLDER_PATTERN, text) is not None
+    for mark in _PLACEHOLDER_MARKS:
+        found = text.find(mark)
+        while found >= 0:
+            if "#" not in text[text.rfind("\n", 0, found) + 1 : found]:
+                return True
+            end = text.find("\n", found)  # what is behind a comment's mark is in the comment
+            found = text.find(mark, end) if end >= 0 else -1
+    return False
 
 
 def source_of(
