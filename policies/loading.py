@@ -254,8 +254,9 @@ def is_of_another_program(content: bytes) -> bool:
     """Return whether `content` is a file of another program, although it is called as a policy.
 
     That is a manifest of another kind, or YAML without any key that is, or nearly is, one of a
-    policy, such as a workflow of GitHub Actions. An empty file and one that cannot be read may be
-    meant as a policy, unless it is the template of a manifest of another kind.
+    policy, such as a workflow of GitHub Actions. A ConfigMap with a policy is none. An empty file
+    and one that cannot be read may be meant as a policy, unless it is the template of a manifest of
+    another kind.
     """
     text = ""
     try:
@@ -272,7 +273,7 @@ def is_of_another_program(content: bytes) -> bool:
 
 # `rulez` is as like to `rules` as this, and `releases` is not.
 _LIKENESS = 0.8
-_HEAD_PATTERN = re.compile(r"^(apiVersion|kind):[ \t]*([^\s#]+)", re.MULTILINE)
+_HEAD_PATTERN = re.compile(r"^(apiVersion|kind):[ \t]*[\"']?([^\s#\"']+)", re.MULTILINE)
 
 
 def _may_be_policy(value: Any) -> bool:
@@ -286,7 +287,9 @@ def _may_be_policy(value: Any) -> bool:
     raw = as_object(value)
     kind, version = raw.get("kind"), raw.get("apiVersion")
     if isinstance(kind, str) and isinstance(version, str):
-        return kind == "Policy" or version.startswith("gpuward.io/")
+        in_config_map = kind == "ConfigMap" and POLICY_FILE in as_object(raw.get("data"))
+        is_like = get_close_matches(kind.lower(), ["policy"], cutoff=_LIKENESS)
+        return in_config_map or bool(is_like) or "gpuward" in version.lower()
     known = list(policy_schema()["properties"])
     return any(get_close_matches(as_text(key), known, n=1, cutoff=_LIKENESS) for key in raw)
 

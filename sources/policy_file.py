@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from policies.loading import (
@@ -91,6 +92,7 @@ class Policies:
         self._choose_rules = choose_rules
         self._here = os.getcwd()
         self._files: dict[str, list[str]] = {}
+        self._are_policies: dict[str, bool] = {}
         self._loaded: dict[str, Policy] = {}
         self._found: dict[object, FilePolicy] = {}
 
@@ -142,8 +144,15 @@ class Policies:
         if choice.file is not None or choice.isolated:
             return [choice.file or ""]
         place = os.path.normpath(os.path.join(self._here, folder))
-        files = policy_files(place, self._here, choice.tree)
+        files = policy_files(place, self._here, self._is_policy)
         return [os.path.relpath(file, self._here) for file in files] or [""]
+
+    def _is_policy(self, file: str) -> bool:
+        """`is_policy_file`, reading each file once: it is around all folders below its own."""
+        known = self._are_policies
+        if file not in known:
+            known[file] = is_policy_file(file, self._choice.tree)
+        return known[file]
 
     def _load(self, file: str) -> Policy:
         if file not in self._loaded:
@@ -223,34 +232,36 @@ def _with_applied_settings(one: PolicyLayer) -> Policy:
     return policy
 
 
-def policy_files(folder: str, here: str, tree: FileTree = DISK) -> list[str]:
-    """The policy files of `tree` for `folder`, the nearest first, up to the repository's root.
-
-    Without a repository, a file further up is not for this folder: then they end with the working
-    folder `here` if that is around `folder`, else with `folder` itself. All paths are absolute.
-
-    Files of other programs with its name are no policies. Raises PolicyError for a policy with
-    another ending.
-    """
-    found = []
-    for place in _folders_up_to_repository(folder, here):
-        file = os.path.join(place, POLICY_FILE)
-        if _has_policy(file, tree):
-            found.append(file)
-        elif _has_policy(other := file.removesuffix(".yaml") + ".yml", tree):
-            name = os.path.relpath(other, here)
-            raise PolicyError(f"{name}: a policy is looked for as {POLICY_FILE}; rename the file")
-    return found
-
-
-def _has_policy(file: str, tree: FileTree) -> bool:
-    """Return whether there is a policy at `file`, or what cannot be read and may be one."""
+def is_policy_file(file: str, tree: FileTree = DISK) -> bool:
+    """Return whether `tree` has a policy at `file`, or what cannot be read and may be one."""
     if not tree.exists(file):
         return False
     try:
         return not is_of_another_program(tree.read(file, MAX_POLICY_BYTES + 1))
     except OSError:
         return True
+
+
+def policy_files(
+    folder: str, here: str, is_policy: Callable[[str], bool] = is_policy_file
+) -> list[str]:
+    """The policy files for `folder`, the nearest first, up to the repository's root.
+
+    Without a repository, a file further up is not for this folder: then they end with the working
+    folder `here` if that is around `folder`, else with `folder` itself. All paths are absolute.
+
+    `is_policy` returns whether there is a policy at a path: files of other programs with its name
+    are none. Raises PolicyError for a policy with another ending.
+    """
+    found = []
+    for place in _folders_up_to_repository(folder, here):
+        file = os.path.join(place, POLICY_FILE)
+        if is_policy(file):
+            found.append(file)
+        elif is_policy(other := file.removesuffix(".yaml") + ".yml"):
+            name = os.path.relpath(other, here)
+            raise PolicyError(f"{name}: a policy is looked for as {POLICY_FILE}; rename the file")
+    return found
 
 
 def _folders_up_to_repository(folder: str, here: str) -> list[str]:
@@ -267,5 +278,5 @@ def _folders_up_to_repository(folder: str, here: str) -> list[str]:
 
 def nearest_policy(folder: str, tree: FileTree = DISK) -> str | None:
     """The policy file of `tree` nearest to `folder`, relative to it; None if there is none."""
-    files = policy_files(folder, folder, tree)
+    files = policy_files(folder, folder, partial(is_policy_file, tree=tree))
     return os.path.relpath(files[0], folder) if files else None

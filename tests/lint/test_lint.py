@@ -412,6 +412,9 @@ def test_a_file_of_another_program_that_is_called_as_a_policy_is_none(
         "rules: [\n",
         "kind: Policy\nrules: [\n",
         "apiVersion: gpuward.io/v1\nkind: Polcy\nrules: [\n",
+        """apiVersion: "gpuward.io/v1"\nkind: 'Policy'\nrules: [\n""",
+        "apiVersion: gpuwrad/v1\nkind: Polcy\nrules: {}\n",
+        "apiVersion: gpuward/v1\nkind: Policies\nrules: {}\n",
         "\0",
     ],
 )
@@ -422,6 +425,32 @@ def test_a_file_that_may_be_meant_as_a_policy_is_an_error(
     lint.write(f"gpuward.{ending}", text)
     assert lint("pod.yaml")[0] == 2
     assert f"gpuward.{ending}" in lint.errors
+
+
+def test_a_config_map_with_a_policy_is_one_and_no_file_of_another_program(lint: Lint) -> None:
+    lint.write("pod.yaml", GPU_POD)
+    policy = "apiVersion: gpuward.io/v1\n    kind: Policy\n    rulez: {}\n"
+    text = f"apiVersion: v1\nkind: ConfigMap\ndata:\n  gpuward.yaml: |\n    {policy}"
+    lint.write("gpuward.yaml", text)
+    assert lint("pod.yaml")[0] == 2
+    assert 'did you mean "rules"?' in lint.errors
+
+
+def test_a_policy_is_read_once_for_all_folders_below(
+    lint: Lint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+
+    def is_of_another_program(content: bytes) -> bool:
+        read.append(content)
+        return False
+
+    monkeypatch.setattr("sources.policy_file.is_of_another_program", is_of_another_program)
+    lint.write("gpuward.yaml", "apiVersion: gpuward.io/v1\nkind: Policy\n")
+    for number in range(9):
+        lint.write(f"{number}/pod.yaml", CLEAN_POD)
+    assert lint(".")[0] == 0
+    assert len(read) == 1
 
 
 def test_a_long_object_is_not_compared_line_by_line(lint: Lint) -> None:
