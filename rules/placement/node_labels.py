@@ -227,7 +227,7 @@ def advice_on_unknown_value(modes: Mapping[str, tuple[str, ...]], value: str) ->
 
 
 MAX_COMPARED_VALUES = 100
-"""So many values of labels, of one pod or pool, are compared with those that are known.
+"""So many different values of labels, of one object, are compared with those that are known.
 
 No platform has as many, and to compare all that an attacker may list takes long.
 """

@@ -61,3 +61,9 @@ def test_the_first_that_is_not_checked_is_named_and_those_before_it_are_checked(
 
 def test_the_same_value_many_times_is_one_value() -> None:
     assert len(findings(pod(MODELS, ["l4"] * 1_000))) == 1
+
+
+def test_the_same_mode_of_many_pools_is_one_value() -> None:
+    groups = [{"name": f"pool-{n}", "labels": {MODES: "cgpu"}} for n in range(1_000)]
+    api = {"apiVersion": "eksctl.io/v1alpha5", "kind": "ClusterConfig"}
+    assert findings({**api, "metadata": {"name": "a"}, "managedNodeGroups": groups}) == []

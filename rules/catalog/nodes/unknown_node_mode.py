@@ -18,7 +18,7 @@ Of labels that name models, such as `cloud.google.com/gke-accelerator` and Karpe
 `requirements` by which a NodePool or a NodeOverlay of Karpenter chooses machines, and in the fields
 that stand for such labels: `gpu.type`, `gpu.driverVersion` and `tpu.type` of the priorities of a
 ComputeClass, and `guestAccelerator` of Config Connector's ContainerNodePool. It compares the first
-100 values of an object: the one behind them is a finding.
+100 different values of an object: the one behind them is a finding.
 
 Why it matters
 --------------
@@ -53,8 +53,9 @@ from rules.rule import Action, Context, Finding, Findings, KubernetesObject, def
 
 def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each label with an unknown value, once for each pool."""
-    modes, compared = subject.profile.node_modes, 0
+    modes = subject.profile.node_modes
     reported: set[str] = set()
+    advice_by_value: dict[tuple[str, str], str | None] = {}
     for label in node_labels(subject):
         key = f"{label.key}={label.value}"
         if key in reported:
@@ -70,11 +71,13 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
             )
         if label.name not in modes:
             continue
-        compared += 1
-        if compared > MAX_COMPARED_VALUES:
-            yield _too_many(label)
-            break
-        advice = advice_on_unknown_value(modes[label.name], label.value)
+        chosen = (label.name, label.value)
+        if chosen not in advice_by_value:
+            if len(advice_by_value) == MAX_COMPARED_VALUES:
+                yield _too_many(label)
+                break
+            advice_by_value[chosen] = advice_on_unknown_value(modes[label.name], label.value)
+        advice = advice_by_value[chosen]
         if advice is None:
             continue
         yield Finding(
@@ -88,18 +91,26 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
 
 
 def _near_misses(subject: KubernetesObject) -> Findings:
-    from rules.profile.platforms.label_values import LABELS, near_miss  # noqa: PLC0415  # rarely needed
+    from rules.profile.platforms.label_values import (  # noqa: PLC0415  # rarely needed
+        LABELS,
+        NearMiss,
+        near_miss,
+    )
 
-    seen: set[str] = set()
+    reported: set[str] = set()
+    near_misses: dict[tuple[str, str], NearMiss | None] = {}
     for label in chosen_labels(subject):
         key = f"{label.key}={label.value}"
-        if label.name not in LABELS or key in seen:
+        if label.name not in LABELS or key in reported:
             continue
-        if len(seen) == MAX_COMPARED_VALUES:
-            yield _too_many(label)
-            return
-        seen.add(key)
-        found = near_miss(label.name, label.value)
+        reported.add(key)
+        chosen = (label.name, label.value)
+        if chosen not in near_misses:
+            if len(near_misses) == MAX_COMPARED_VALUES:
+                yield _too_many(label)
+                return
+            near_misses[chosen] = near_miss(label.name, label.value)
+        found = near_misses[chosen]
         if found is None or found.may_be_of_users:
             continue
         yield Finding(
