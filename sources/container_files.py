@@ -21,6 +21,7 @@ from rules.gpu.scripts import (
     is_gpu_volume,
     run_options,
 )
+from rules.gpu.volumes import is_device_request
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
@@ -165,9 +166,10 @@ def _devices_and_volumes(service: Mapping[str, Any]) -> Iterator[tuple[Path, str
         if is_gpu_device(source):
             yield ("devices", index), "devices", source
     for index, entry in _entries(service.get("volumes")):
-        volume = as_text(entry) or _volume_option(as_object(entry))
-        if is_gpu_volume(volume):
-            yield ("volumes", index), "volumes", volume
+        written = as_text(entry)
+        source, target = (as_text(as_object(entry).get(key)) for key in ("source", "target"))
+        if is_gpu_volume(written) or is_device_request(source, target):
+            yield ("volumes", index), "volumes", written or f"{source}:{target}"
     reserved: Any = service
     for key in _DEVICES_PATH:
         reserved = as_object(as_object(reserved).get(key))
@@ -178,11 +180,6 @@ def _devices_and_volumes(service: Mapping[str, Any]) -> Iterator[tuple[Path, str
 
 def _entries(raw: Any) -> Iterator[tuple[int, Any]]:
     return enumerate(raw if isinstance(raw, list) else ())
-
-
-def _volume_option(volume: Mapping[str, Any]) -> str:
-    """Return `volume` as the option `--mount` has it."""
-    return f"source={volume.get('source')},target={volume.get('target')}"
 
 
 def _is_gpu_device(device: Mapping[str, Any]) -> bool:

@@ -182,8 +182,9 @@ _RUN_FLAGS = frozenset(
 _FLAG_LETTERS = frozenset("ditPqR")
 _VOLUME_OPTIONS = frozenset({"-v", "--volume", "--mount"})
 _GPU_OPTIONS = frozenset({"--gpus", "--runtime", "--device"}) | _VOLUME_OPTIONS
-# By these keys `--mount` says where the volume is in the container.
-_TARGET_KEYS = ("target", "destination", "dst")
+# By these keys, whatever their case, `--mount` says what is mounted and where.
+_SOURCE_KEYS = frozenset({"source", "src"})
+_TARGET_KEYS = frozenset({"target", "destination", "dst"})
 _ENVIRONMENT_OPTIONS = frozenset({"-e", "--env"})
 # An option of one letter, perhaps behind flags and before its value, as in `-itv/a:/b`.
 _SHORT_OPTION_PATTERN = r"-[ditPqR]*([^-=ditPqR])=?(.*)"
@@ -304,16 +305,20 @@ def is_gpu_device(text: str) -> bool:
 
 
 def is_gpu_volume(text: str) -> bool:
-    """Return whether `text`, a volume of a container, requests a GPU from NVIDIA's toolkit.
-
-    It is the value of `--volume`, or has fields as that of `--mount`.
-    """
+    """Return whether `text`, of `--volume` or `--mount`, requests a GPU of NVIDIA's toolkit."""
     source, _, rest = text.partition(":")
-    target = rest.partition(":")[0]
-    if "=" in text:
-        fields = dict(part.strip().partition("=")[::2] for part in text.split(","))
-        source = fields.get("source", fields.get("src", ""))
-        target = next((fields[key] for key in _TARGET_KEYS if key in fields), "")
+    return is_device_request(source, rest.partition(":")[0]) or _is_gpu_mount(text)
+
+
+def _is_gpu_mount(text: str) -> bool:
+    """`is_gpu_volume` of fields with commas. Of keys that mean the same, Docker takes the last."""
+    source = target = ""
+    for part in text.split(","):
+        key, _, value = part.strip().partition("=")
+        if key.lower() in _SOURCE_KEYS:
+            source = value
+        elif key.lower() in _TARGET_KEYS:
+            target = value
     return is_device_request(source, target)
 
 

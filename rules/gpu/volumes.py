@@ -160,10 +160,14 @@ GPU_MAJOR_NUMBERS = (195, 226, 261)
 
 
 def is_device_request(source: str, target: str) -> bool:
-    """Return whether a mount of `source` at `target` requests a device from NVIDIA's toolkit."""
+    """Return whether a mount of `source` at `target` requests a device from NVIDIA's toolkit.
+
+    The device `void` is none: `device-list-mount` says what becomes of it.
+    """
     path = clean_path(target)
-    is_listed = path != DEVICE_LIST_PATH and path.startswith(DEVICE_LIST_PATH)
-    return is_listed and clean_path(source) == NULL_DEVICE
+    name = path.removeprefix(DEVICE_LIST_PATH).lstrip("/")
+    is_named = path.startswith(DEVICE_LIST_PATH) and name not in {"", "void"}
+    return is_named and clean_path(source) == NULL_DEVICE
 
 
 def is_gpu_file(path: str) -> bool:
