@@ -234,8 +234,6 @@ def _container_files(settings: InputSettings) -> ContainerFiles | None:
     """Return the files that are no manifests, if the user wants some to be linted."""
     if not settings.also:
         return None
-    if settings.staged:
-        raise UsageError("--also reads the files of the working tree: leave --staged out")
     from sources.container_files import ContainerFiles  # noqa: PLC0415  # few runs want such files
 
     return ContainerFiles(settings.also)
@@ -244,10 +242,14 @@ def _container_files(settings: InputSettings) -> ContainerFiles | None:
 def with_default_paths(settings: LintSettings) -> LintSettings:
     """Return the settings with the paths that are read if the user names none.
 
-    Raises UsageError if that is standard input and it is a terminal or empty, or if standard input
-    has a name and is not read.
+    Raises UsageError if that is standard input and it is a terminal or empty, if standard input
+    has a name and is not read, or if something is to be read that is never staged.
     """
     given = settings.inputs
+    if given.staged and given.also:
+        raise UsageError("--also reads the files of the working tree: leave --staged out")
+    if given.staged and "-" in given.paths:
+        raise UsageError("--staged does not read standard input: leave - out")
     given = given._replace(paths=given.paths or _default_paths(given))
     if given.stdin_filename != STANDARD_INPUT and "-" not in given.paths:
         raise UsageError("--stdin-filename names standard input: add - to what is linted")

@@ -74,6 +74,8 @@ def test_the_hook_has_options_of_lint(repository: GitRepository) -> None:
         (("--select", "zero-gpuu"), 'did you mean "zero-gpu"?'),
         (("--policy", "missing.yaml"), "missing.yaml: no such file or directory"),
         (("--changed-since", "HEAD"), "--changed-since"),
+        (("--also", "shell"), "leave --staged out"),
+        (("-",), "leave - out"),
     ],
 )
 def test_options_that_every_commit_would_refuse_are_refused_at_once(
