@@ -114,7 +114,7 @@ def _without_value(finding: Finding, container: Container, device: Device) -> Fi
     word = _word(device)
     return finding._replace(
         message=f"{container} gives {display(device.name)} no value, which Kubernetes reads as "
-        f"zero: it gets no {word}",
+        f"zero: no {word} is reserved for it",
         help=f"write how many it needs, such as {device.name}: 1, or remove the key",
     )
 
