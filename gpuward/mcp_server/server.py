@@ -57,8 +57,17 @@ def create_server(settings: ServerSettings) -> Server[Any]:
 
 
 def serve(settings: ServerSettings) -> None:
-    """Serve one client on standard input and output until it closes them."""
-    anyio.run(_serve, create_server(settings))
+    """Serve one client on standard input and output until it closes them.
+
+    Raises OSError if one of them cannot be read or written.
+    """
+    try:
+        anyio.run(_serve, create_server(settings))
+    except ExceptionGroup as errors:  # of the tasks that read and write
+        broken: BaseException | None = errors.subgroup(OSError)
+        while isinstance(broken, BaseExceptionGroup):
+            broken = broken.exceptions[0]
+        raise (broken or errors) from None
 
 
 async def _serve(server: Server[Any]) -> None:

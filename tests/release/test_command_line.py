@@ -349,7 +349,11 @@ CLOSED_OUTPUT = "gpuward: standard output is closed: open it, as by >/dev/null\n
     ],
 )
 @pytest.mark.parametrize(
-    "arguments", ["lint", "lint -", "fix -", "fix --diff -", "audit -f -", "gpus -f -", "report -"]
+    "arguments",
+    [
+        *("lint", "lint -", "fix -", "fix --diff -", "audit -f -", "gpus -f -", "report -"),
+        *("lsp", "mcp"),
+    ],
 )
 def test_a_closed_stream_is_an_error_without_a_traceback(
     tmp_path: Path, arguments: str, closed: str, errors: str
