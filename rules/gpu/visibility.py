@@ -388,6 +388,17 @@ def hide_fix(
     return Fix(title, hide_edits(container, variable), safe=safe)
 
 
+def advice_to_hide(advice: str, share: str) -> str:
+    """Return `advice` to hide all GPUs, with what to do first if `share` may give the pod a part.
+
+    `share` is an annotation, or empty.
+    """
+    if not share:
+        return advice
+    system = f"the system that gives it a part of a GPU by the annotation {share}"
+    return f"choose the profile of {system}; if the cluster has none, {advice}"
+
+
 def visibility_fix(pod: Pod, container: Container, variable: str, known: VisibleDevices) -> Fix:
     """The fix for a variable by which a container gets, or may get, devices of its own choice.
 

@@ -89,6 +89,7 @@ from rules.gpu.images import is_cuda_image, sets_visible_devices
 from rules.gpu.visibility import (
     NVIDIA_VISIBLE_DEVICES,
     OF_ANOTHER_MAKER,
+    advice_to_hide,
     hide_fix,
     is_unset,
     looks_like_legacy_image,
@@ -168,10 +169,7 @@ def _finding(container: Container, why: str, action: Action, share: str, *, safe
     unknown = name_of_unknown_device(container)
     is_foreign = uses_device_plugin(container)
     request = OF_ANOTHER_MAKER if is_foreign else describe_request(container)
-    advice = f"add {NVIDIA_VISIBLE_DEVICES} with the value void to env"
-    if share:
-        system = f"the system that gives it a part of a GPU by the annotation {share}"
-        advice = f"choose the profile of {system}; if the cluster has none, {advice}"
+    advice = advice_to_hide(f"add {NVIDIA_VISIBLE_DEVICES} with the value void to env", share)
     if unknown:
         advice = f"if {unknown} is a GPU, name it in a profile of the policy; otherwise {advice}"
     return Finding(

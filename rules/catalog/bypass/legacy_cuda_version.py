@@ -57,6 +57,7 @@ from rules.gpu.visibility import (
     NVIDIA_REQUIRE_CUDA,
     NVIDIA_VISIBLE_DEVICES,
     OF_ANOTHER_MAKER,
+    advice_to_hide,
     describe_setting,
     hide_fix,
     is_unset,
@@ -83,7 +84,8 @@ def check(pod: Pod, context: Context) -> Findings:
     inventory = context.inventory
     is_meant = means_unrequested_gpu(pod, inventory) or gets_gpu_by_patch(pod, inventory)
     # In a file nothing says which platform the cluster has; a webhook's policy does.
-    is_meant = is_meant or (context.operation is None and bool(share_of_unknown_platform(pod)))
+    share = share_of_unknown_platform(pod) if context.operation is None else ""
+    is_meant = is_meant or bool(share)
     every = bool(context.options.get("every_container"))
     safe = pod.is_final and (every or not is_meant)
     for container in pod.containers:
@@ -93,12 +95,12 @@ def check(pod: Pod, context: Context) -> Findings:
             and is_unset(container)
             and not may_be_given_by_variable(container)
         ):
-            finding = _finding(container, safe=safe)
+            finding = _finding(container, share, safe=safe)
             may_have_gpu = not every and bool(name_of_unknown_device(container))
             yield finding._replace(fix=None) if may_have_gpu else finding
 
 
-def _finding(container: Container, *, safe: bool) -> Finding:
+def _finding(container: Container, share: str, *, safe: bool) -> Finding:
     if CUDA_VERSION in container.env:
         path: Path = container.env_path(CUDA_VERSION)
         setting = describe_setting(container, CUDA_VERSION)
@@ -117,7 +119,7 @@ def _finding(container: Container, *, safe: bool) -> Finding:
         key=CUDA_VERSION,
         message=_message(container, setting, request),
         container=container,
-        help=ADVICE,
+        help=advice_to_hide(ADVICE, share),
         fix=hide_fix(container, safe=safe),
     )
 
