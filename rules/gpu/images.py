@@ -79,9 +79,13 @@ CUDA_TAG_WORDS_BY_IMAGE: Mapping[str, tuple[str, ...]] = {
     "rayproject/ray-llm": ("cu1",),
 }
 # Images that set NVIDIA_VISIBLE_DEVICES=all and also run on cards of other makers, or without any
-# (the Dockerfiles of ollama/ollama and jellyfin/jellyfin-packaging).
-IMAGES_FOR_ANY_MAKER = ("ollama/ollama", "jellyfin/jellyfin")
-OTHER_VENDORS_TAGS = ("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu")
+# (the Dockerfiles of ollama/ollama and jellyfin/jellyfin-packaging, and gpustack/gpustack
+# pack/Dockerfile).
+IMAGES_FOR_ANY_MAKER = ("ollama/ollama", "jellyfin/jellyfin", "gpustack/gpustack")
+OTHER_VENDORS_TAGS = (
+    *("rocm", "cpu", "xpu", "intel", "gaudi", "hpu", "neuron", "tpu", "npu"),
+    *("musa", "dcu", "corex"),
+)
 
 
 @cached_by_text
