@@ -272,7 +272,9 @@ class File:
         text, why = self.source.text, error.message
         offset = min(error.offset, len(text))
         is_template = has_placeholder(chunk.text) and not isinstance(error, LimitError)
-        if is_template and not (self.source.is_template or self.source.is_rendering):
+        # Helm has filled in its own placeholders, but texts in objects are for others to fill in.
+        is_rendered = self.source.is_rendering and not self.source.is_embedded
+        if is_template and not (self.source.is_template or is_rendered):
             here = text[text.rfind("\n", 0, offset) + 1 :].partition("\n")[0]
             # What YAML says of the placeholder itself explains nothing.
             detail = "" if has_placeholder(here) else f" ({why})"

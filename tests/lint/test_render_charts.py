@@ -85,6 +85,16 @@ env:
 """
 
 
+# Helm leaves it as it is.
+JINJA = """\
+apiVersion: v1
+kind: Pod
+{% if gpu %}
+metadata: {name: a}
+{% endif %}
+"""
+
+
 BOTH_HELMS = pytest.mark.parametrize("helm", HELMS, indirect=True)
 
 
@@ -160,6 +170,14 @@ def test_a_configuration_in_values_is_reported_once_if_they_are_rendered(
     assert [f["rule"] for f in helm.json("chart").report["findings"]] == ["sharing-config"]
     rendered = helm.json("--render", "chart").report["findings"]
     assert [f["rule"] for f in rendered] == ["sharing-config"]
+
+
+def test_a_template_in_a_text_of_a_rendering_is_called_so(helm: LintCommand) -> None:
+    template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: jobs}\ndata:\n  pod.yaml: |\n"
+    helm.write("chart/templates/jobs.yaml", template + textwrap.indent(JINJA, "    "))
+    done = helm("--render", "chart")
+    assert "not evaluated: a template outside a chart's templates: lint what it" in done.out
+    assert "cannot start any token" not in done.out
 
 
 def test_what_several_renderings_have_is_reported_once(helm: LintCommand) -> None:
