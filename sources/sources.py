@@ -508,10 +508,10 @@ def _tells_of_gpus(text: str) -> bool:
 
 def _decode(name: str, content: bytes) -> Source | UnreadableSource:
     if len(content) > MAX_BYTES:
-        why = f"larger than {MAX_BYTES // 1024 // 1024} MiB"
+        advice = "split it into several files"
         if name == STANDARD_INPUT:
-            why += ": give it in parts, such as one namespace after the other"
-        return UnreadableSource(name, why)
+            advice = "give it in parts, such as one namespace after the other"
+        return UnreadableSource(name, f"larger than {MAX_BYTES // 1024 // 1024} MiB: {advice}")
     try:
         text = decode(content)
     except EncodingError as error:

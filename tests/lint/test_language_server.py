@@ -376,7 +376,7 @@ async def test_keys_of_a_policy_are_explained_and_comments_completed(editor: Edi
     [
         ("torn.yaml", "kind: Pod\nspec: [\n", "not evaluated: "),
         ("package.json", "{not JSON", ""),
-        ("large.yaml", "#" * (10 * 1024 * 1024 + 1), "larger than 10 MiB"),
+        ("large.yaml", "#" * (10 * 1024 * 1024 + 1), "larger than 10 MiB: split it"),
         ("surrogate.yaml", "kind: \ud800", "not UTF-8"),
         ("breaks.yaml", TAKER.replace("taker", '"a\u2028b\x85"') + "\r# end", "sets NVIDIA"),
     ],

@@ -306,7 +306,7 @@ def test_a_large_file_is_not_judged_and_the_next_one_is(repository: GitRepositor
     repository.stage("pod.yaml", BAD)
     done = repository.gpuward("lint", "--staged")
     assert done.returncode == 3
-    assert "large.yaml: larger than 10 MiB" in done.stdout
+    assert "large.yaml: larger than 10 MiB: split it into several files" in done.stdout
     assert "pod.yaml:7" in done.stdout
     assert os.path.getsize(repository.folder / "large.yaml") > 10 << 20
 
