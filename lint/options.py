@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 
 from lint.settings import (
@@ -18,6 +19,10 @@ from reports.formats import FORMATS
 from sources.policy_file import PolicyChoice
 from sources.sources import STANDARD_INPUT
 from terminal import CommandParser
+
+
+# What helm reads as a version of Kubernetes (Masterminds/semver, `NewVersion`).
+_VERSION_PATTERN = r"v?[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
 
 
 def add_input_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -167,8 +172,18 @@ def _add_rendering_options(made: argparse._ArgumentGroup) -> None:
         help="a value for the chart, as helm takes it; repeatable",
     )
     made.add_argument(
-        "--kube-version", metavar="VERSION", default="", help="render for this Kubernetes version"
+        "--kube-version",
+        metavar="VERSION",
+        type=_kubernetes_version,
+        default="",
+        help="render for this Kubernetes version",
     )
+
+
+def _kubernetes_version(text: str) -> str:
+    if text and not re.fullmatch(_VERSION_PATTERN, text):
+        raise argparse.ArgumentTypeError(f"{text}: expected a version such as 1.34 or v1.34.2")
+    return text
 
 
 _EPILOG = """\

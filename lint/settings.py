@@ -42,7 +42,17 @@ class RenderSettings(NamedTuple):
     @property
     def is_given(self) -> bool:
         """Return whether something here says that charts are rendered."""
-        return bool(self.is_on or self.values_files or self.set_values or self.kube_version)
+        return bool(self.is_on or self.chart_options)
+
+    @property
+    def chart_options(self) -> tuple[str, ...]:
+        """The options that are given and that only a chart can use."""
+        options = {
+            "--values": self.values_files,
+            "--set": self.set_values,
+            "--kube-version": self.kube_version,
+        }
+        return tuple(option for option, value in options.items() if value)
 
 
 class FixSettings(NamedTuple):

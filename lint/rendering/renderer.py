@@ -17,6 +17,7 @@ from lint.rendering.chart_origins import ChartOrigins
 from lint.rendering.kustomization_origins import KustomizationOrigins
 from lint.rendering.origins import RenderingOrigins, SourceFiles
 from lint.settings import LintSettings
+from reports.results import Remark
 from rules.engine.rule_set import ActiveRule
 from sources.manifests import File
 from sources.paths import Exclusion, files_at
@@ -189,6 +190,7 @@ if TYPE_CHECKING:
 _MARKING_FILES = (CHART_FILE, *KUSTOMIZATION_FILES)
 _LIBRARY_REASON = "a library chart: it is evaluated in the charts that use it"
 _LEFT_OUT_MESSAGE = "rendered without dependencies that are switched off and not in charts/: {}"
+_NO_CHART_MESSAGE = "{} had no effect: no chart is here; give the folder of its Chart.yaml"
 _IGNORED_REASON = (
     "a template in no rendering: helm leaves it out, as .helmignore says or as it is hidden"
 )
@@ -248,6 +250,7 @@ class Renderer:
         self._changes = changes
         self._has_changes = cache(changes.has_changes_in) if changes else _every_folder
         self._options = _chart_options(settings)
+        self._options_given = settings.rendering.chart_options
         self._charts = dict(find_charts(paths, exclude))
         if len(self._charts) > 1 and (self._options.values_files or self._options.set_values):
             names = ", ".join(list(self._charts)[:5])
@@ -264,7 +267,10 @@ class Renderer:
         self._jobs = _job_count(settings.inputs.jobs)
 
     def evaluate_renderings(self, linter: Linter, files: Iterable[Input]) -> None:
-        """Have `linter` evaluate the renderings, and those of `files` that are in none."""
+        """Have `linter` evaluate the renderings, and those of `files` that are in none.
+
+        A remark says that there is no chart for the options that are given.
+        """
         linter.evaluate(self._inputs(files), self._chart_files.uses_values)
 
         @cache
@@ -273,6 +279,10 @@ class Renderer:
             return {active.rule.name: active for active in rules.rules}
 
         self._places.move_findings(linter.results, rules_of)
+        # Most commits change no chart.
+        if self._options_given and not self._charts and self._changes is None:
+            why = _NO_CHART_MESSAGE.format(" and ".join(self._options_given))
+            linter.results.remarks.append(Remark("warning", "", 0, 0, why))
 
     def _inputs(self, files: Iterable[Input]) -> Iterator[Input]:
         has_values = self._changes and any(

@@ -499,6 +499,8 @@ def test_without_helm_nothing_passes(command: LintCommand) -> None:
         (["--values=none.yaml", "--render", "."], "--values none.yaml: there is no such file"),
         (["--set=a=b", "."], "--values, --set and --kube-version are for charts: add --render"),
         (["--set=a=b", "--render", "."], "--values and --set are for one chart; here are several"),
+        (["--kube-version=1.34", "."], "are for charts: add --render"),
+        (["--kube-version=newest", "."], "newest: expected a version such as 1.34 or v1.34.2"),
         (["--render", "--diff", "."], "what --render evaluates is in no file"),
     ],
 )
@@ -508,6 +510,20 @@ def test_wrong_usage(command: LintCommand, arguments: list[str], message: str) -
     done = command(*arguments)
     assert done.status == 2
     assert message in done.errors
+
+
+def test_options_for_charts_without_a_chart_are_named(command: LintCommand) -> None:
+    command.write("manifests/pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n")
+    options = ["--render", "--set=a=b", "--kube-version=v1.34.2"]
+    done = command(*options, "manifests")
+    assert "warning: --set and --kube-version had no effect: no chart is here" in done.out
+    assert "no effect" not in command("--render", "manifests").out
+
+
+@BOTH_HELMS
+@pytest.mark.parametrize("version", ["1.34", "v1.34.2", "1.34.2-eks-1a2b", "1.34.2+k3s1"])
+def test_helm_reads_the_version_of_kubernetes(helm: LintCommand, version: str) -> None:
+    assert helm("--render", f"--kube-version={version}", "chart").status == 0
 
 
 @BOTH_HELMS
