@@ -6,9 +6,9 @@ Finds a container to which no device plugin gives a GPU and which does not set
 `NVIDIA_VISIBLE_DEVICES`, if the image is likely to set it to `all` or the node is likely to have a
 GPU: the image is a known CUDA image or another that sets it, such as those of Ollama and GPUStack,
 or the pod uses a GPU runtime class, selects GPU nodes, requests a GPU in another container, or uses
-a resource claim. If all GPUs of the pod are those of other makers, only a CUDA image is reason enough. A
-container that uses only resource claims or device classes is reported as well: CDI injects their
-devices, which `void` does not stop.
+a resource claim. If all GPUs of the pod are those of other makers, only a CUDA image is reason
+enough. A container that uses only resource claims or device classes is reported as well: CDI
+injects their devices, which `void` does not stop.
 
 The images of NVIDIA's agents, such as `dcgm-exporter`, count as CUDA images, but not in a
 DaemonSet's pods that run the agent and no other code: no other command, no volume over programs or
