@@ -20,7 +20,6 @@ from sources.policy_file import PolicyChoice
 from sources.sources import STANDARD_INPUT
 from terminal import CommandParser
 
-
 # What helm reads as a version of Kubernetes (Masterminds/semver, `NewVersion`).
 _VERSION_PATTERN = r"v?[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
 
