@@ -6,10 +6,14 @@ import argparse
 import os
 import sys
 from contextlib import redirect_stdout
+from io import BufferedReader
+from typing import cast
 
 from lint.language_server.policies import EditorSettings
 from policies.loading import POLICY_FILE
-from terminal import CommandParser
+from terminal import CommandParser, write_error
+
+_NO_PROTOCOL = "is not in the Language Server Protocol: let an editor start this command"
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -42,7 +46,10 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Serve one editor on standard input and output until it closes them; the exit status."""
+    """Serve one editor on standard input and output until it closes them; the exit status.
+
+    It is 2 if what arrives is from no editor. Raises OSError if standard input cannot be read.
+    """
     options = make_parser().parse_args(arguments)
     settings = EditorSettings(
         policy=options.policy,
@@ -54,7 +61,11 @@ def main(arguments: list[str]) -> int:
     from lint.language_server.server import create_server  # noqa: PLC0415  # it takes long to load, and help and completion do without
 
     server = create_server(settings)
+    has_input = bool(cast("BufferedReader", sys.stdin.buffer).peek(1))
     # Only messages of the protocol may go to standard output.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as out, redirect_stdout(sys.stderr):
         server.start_io(stdout=out)
+    if has_input and not server.has_client:
+        write_error("gpuward", f"standard input {_NO_PROTOCOL}")
+        return 2
     return 0

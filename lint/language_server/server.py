@@ -31,7 +31,7 @@ from lint.language_server.hover import (
 )
 from lint.language_server.policies import EditorPolicies, EditorSettings
 from policies.loading import POLICY_FILE, is_of_another_program
-from terminal import installed_version
+from terminal import installed_version, printable
 
 _LOG = logging.getLogger(__name__)
 # Seconds without a key before a document is evaluated.
@@ -54,6 +54,7 @@ class GpuwardServer(LanguageServer):
         )
         self.settings = settings
         self.policies = EditorPolicies(settings)
+        self.has_client = False  # until an editor has introduced itself
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._analyses: dict[str, Analysis] = {}
         self._evaluating: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -177,10 +178,34 @@ def create_server(settings: EditorSettings) -> GpuwardServer:
     server = GpuwardServer(settings)
     _add_synchronization(server)
     _add_answers(server)
+    for name in _LOGGERS_OF_MESSAGES:
+        logging.getLogger(name).addFilter(_is_about_more_than_a_message)
     return server
 
 
+_LOGGERS_OF_MESSAGES = ("pygls.server", "pygls.protocol.json_rpc")
+_DESERIALIZING = "Unable to deserialize message"
+_HANDLING = "Unable to handle message"
+
+
+def _is_about_more_than_a_message(record: logging.LogRecord) -> bool:
+    """Return whether to log `record`; make one line of that about a message that is malformed.
+
+    pygls logs the traceback of that twice. It logs what our own functions raise by other texts.
+    """
+    text = str(record.msg)
+    if text.startswith(_HANDLING):
+        error = record.exc_info[1] if record.exc_info else None
+        record.msg = f"gpuward: a message is none of the protocol: {printable(str(error))}"
+        record.args = record.exc_info = record.exc_text = None
+    return not text.startswith(_DESERIALIZING)
+
+
 def _add_synchronization(server: GpuwardServer) -> None:
+    @server.feature(types.INITIALIZE)
+    def initialize(_: types.InitializeParams) -> None:
+        server.has_client = True
+
     @server.feature(types.INITIALIZED)
     async def initialized(_: types.InitializedParams) -> None:
         workspace = server.client_capabilities.workspace

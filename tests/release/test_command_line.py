@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -359,6 +360,64 @@ def test_a_closed_stream_is_an_error_without_a_traceback(
     tmp_path: Path, arguments: str, closed: str, errors: str
 ) -> None:
     assert run_with_closed(tmp_path, closed, arguments) == (2, errors)
+
+
+NO_MESSAGE = "gpuward: a message is none of the protocol: "
+NO_EDITOR = "gpuward: standard input is not in the Language Server Protocol: "
+
+
+def framed(*messages: str) -> str:
+    """Return messages as the Language Server Protocol sends them."""
+    return "".join(f"Content-Length: {len(text)}\r\n\r\n{text}" for text in messages)
+
+
+@pytest.mark.parametrize(
+    ("text", "errors"),
+    [
+        ("", []),
+        (POD, [NO_EDITOR]),
+        (framed("{{"), [NO_MESSAGE, NO_EDITOR]),
+        (framed("[]"), [NO_MESSAGE, NO_EDITOR]),
+        (framed('{"jsonrpc": "2.0", "id": 1, "method": "initialize"}'), [NO_MESSAGE, NO_EDITOR]),
+    ],
+    ids=["nothing", "a manifest", "no JSON", "no message", "no parameters"],
+)
+def test_input_from_no_editor_is_an_error_without_a_traceback(
+    tmp_path: Path, text: str, errors: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuward", "lsp"],
+        cwd=tmp_path,
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == (2 if errors else 0)
+    lines = done.stderr.splitlines()
+    assert all(line.startswith(start) for line, start in zip(lines, errors, strict=True))
+
+
+def test_a_bug_in_the_language_server_is_not_hidden() -> None:
+    program = (
+        "from lint.language_server import cli, server\n"
+        "server.GpuwardServer.evaluate_later = None\n"
+        "cli.main([])"
+    )
+    document = {"uri": "file:///pod.yaml", "languageId": "yaml", "version": 0, "text": POD}
+    initialize = {"method": "initialize", "id": 1, "params": {"capabilities": {}}}
+    opened = {"method": "textDocument/didOpen", "params": {"textDocument": document}}
+    messages = [json.dumps({"jsonrpc": "2.0", **each}) for each in (initialize, opened)]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        input=framed(*messages),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Error in server: TypeError" in done.stdout  # which the editor shows
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only a shell of Unix closes streams")
