@@ -11,6 +11,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn, TextIO
 
+HOME_PAGE_URL = "https://github.com/gpuward/gpuward"
+DOCS_URL = f"{HOME_PAGE_URL}/blob/main/docs"
+"""The folder of the pages that messages name: those who install gpuward do not have the files."""
+
 # Terminals that show OSC 8 hyperlinks, by the variables that they set.
 _HYPERLINK_PROGRAMS = {"iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby"}
 _HYPERLINK_TERMS = ("xterm-kitty", "alacritty", "foot", "xterm-ghostty", "wezterm", "contour")

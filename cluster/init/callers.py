@@ -8,9 +8,10 @@ from cluster.source.objects import NAMESPACES, VALIDATING, ObjectSource, SourceE
 from cluster.source.registered import is_own
 from cluster.webhooks.callers import Callers, find_callers
 from cluster.webhooks.dry_runs import IMAGE, NotTried, SendPod, shortened
+from terminal import DOCS_URL
 
-_LATER = "once it is installed, `gpuward doctor` says it: docs/install.md"
-_NEXT = "`gpuward doctor` says what to do: docs/install.md"
+_LATER = f"once it is installed, `gpuward doctor` says it: {DOCS_URL}/install.md"
+_NEXT = f"`gpuward doctor` says what to do: {DOCS_URL}/install.md"
 
 
 def seen_callers(

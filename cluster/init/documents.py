@@ -32,7 +32,7 @@ from rules.placement.exclusion import is_gpu_node, label_texts, labels_of_gpu_no
 from rules.placement.node_labels import MODE_LABEL
 from rules.placement.selected_cards import NODE_POOL_LABELS
 from rules.profile.profile import Profile
-from terminal import printable
+from terminal import DOCS_URL, printable
 
 # Lines of YAML, each with the evidence for it as a comment.
 
@@ -139,7 +139,7 @@ def _exclusion(facts: InitFacts, profile: Profile) -> list[str]:
         return []
     settings = {"action": "deny", **({"options": {"nodes": list(listed)}} if listed else {})}
     why = f"{label_texts(labels)} is on {nodes_named(with_gpus)}, and not on others: must pods "
-    why += "without a GPU run there alone? docs/exclusion.md"
+    why += f"without a GPU run there alone? {DOCS_URL}/exclusion.md"
     agents = [
         line(f"- {one_line_text(_exception(each))}", _AGENT.format(workload=each), 2)
         for each in facts.daemon_sets
@@ -329,7 +329,8 @@ _MAX_LISTED = 5
 
 def write_values(facts: InitFacts, profile: Profile, callers: Callers | NotTried) -> list[str]:
     """The lines of the values."""
-    lines = [line("mode: warn", "nothing is refused or changed yet; then deny, by docs/install.md")]
+    later = f"then deny, by {DOCS_URL}/install.md"
+    lines = [line("mode: warn", f"nothing is refused or changed yet; {later}")]
     excluded = _excluded(facts, profile)
     certain = [item(entry.value, entry.why, 4) for entry in excluded if entry.certain]
     possible = [item(entry.value, entry.why, 4) for entry in excluded if not entry.certain]
@@ -342,7 +343,7 @@ def write_values(facts: InitFacts, profile: Profile, callers: Callers | NotTried
         lines += ["certificates:", line("mode: certManager", why, 2)]
     lines += _inventory(facts, profile)
     if guarded := [node for node in facts.nodes if MODE_LABEL in node.labels]:
-        why = f"label {MODE_LABEL} on {nodes_named(guarded)}: docs/node-guard.md"
+        why = f"label {MODE_LABEL} on {nodes_named(guarded)}: {DOCS_URL}/node-guard.md"
         lines += commented(["nodeGuard:", line("enabled: true", why, 2)])
     if others := sorted(name for name in facts.webhooks if not name.endswith(".gpuward.io")):
         more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""
@@ -369,7 +370,7 @@ def _webhook_from(callers: Callers | NotTried) -> list[str]:
     seen = [(peer.selector, f"an API server has called from {peer}") for peer in callers.peers]
     if callers.are_all:
         return [*head, *(item(value, why, 4) for value, why in seen)]
-    more = "and others may call from elsewhere: are these all? docs/install.md"
+    more = f"and others may call from elsewhere: are these all? {DOCS_URL}/install.md"
     return commented([*head, *(item(value, f"{why}, {more}", 4) for value, why in seen)])
 
 
@@ -404,7 +405,8 @@ def _inventory(facts: InitFacts, profile: Profile) -> list[str]:
     """Return the lines about the inventory, if a runtime class is not named as its handler."""
     if not (named := runtime_classes(facts, profile)):
         return []
-    why = f"RuntimeClass {named[0].value} is not called as its handler is: docs/other-objects.md"
+    why = f"RuntimeClass {named[0].value} is not called as its handler is: "
+    why += f"{DOCS_URL}/other-objects.md"
     return ["clusterInventory:", line("enabled: true", why, 2)]
 
 
@@ -431,7 +433,7 @@ def write_priority_quota(file: str) -> list[str]:
         *note(
             "Written by `gpuward init`. Pods of these priority classes evict those of other users, "
             "and by default everybody may name the classes. This quota refuses them, and counts no "
-            "other pod: docs/resilience.md. Create it in each namespace of users:"
+            f"other pod: {DOCS_URL}/resilience.md. Create it in each namespace of users:"
         ),
         f"# kubectl apply -f {file} -n NAMESPACE",
         *_QUOTA.splitlines(),

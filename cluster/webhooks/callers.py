@@ -31,6 +31,7 @@ from cluster.webhooks.dry_runs import (
 )
 from cluster.webhooks.ways import harmless_pod
 from rules.base.json_values import as_object, as_objects, as_text
+from terminal import DOCS_URL
 from webhook.admission.callers import ASKING_POD, Caller, caller_in
 from webhook.registration import NAME_LABEL
 
@@ -57,7 +58,7 @@ _LIST_PODS = "grant the right to list pods"
 _UPGRADE = "upgrade gpuward: its webhook is older than this command"
 _PROXY = "give the address of the API server itself in the kubeconfig file"
 _NOT_ASKED = "no namespace is sent to gpuward, so a dry run does not reach its webhook"
-_SEE = "see what the other rows about gpuward say, and docs/resilience.md"
+_SEE = f"see what the other rows about gpuward say, and {DOCS_URL}/resilience.md"
 
 
 class Peer(NamedTuple):

@@ -28,6 +28,7 @@ from cluster.webhooks.webhook_client import (
     peer_validity,
     post,
 )
+from terminal import DOCS_URL
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
 # Hints for a check that fails.
@@ -72,7 +73,7 @@ def hint_after_error(error: CallError, target: Target) -> str:
 def hint_about_certificate(target: Target) -> str:
     """Return what to do if certificate or caBundle is missing, has expired or does not match."""
     if target.service is None:
-        return f"{_MODES} (docs/certificates.md)."
+        return f"{_MODES} ({DOCS_URL}/certificates.md)."
     namespace = target.service[0]
     return (
         f"{_MODES}:\n"

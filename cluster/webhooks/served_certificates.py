@@ -19,6 +19,7 @@ from certs.validity import expires_soon, expiry_text, utc_now
 from cluster.api.events import Reminders
 from cluster.control_loop import Controller
 from cluster.webhooks.webhook_client import Validity
+from terminal import DOCS_URL
 
 _TIMEOUT_SECONDS = 3.0
 _MAX_CONNECTIONS = 8
@@ -106,5 +107,5 @@ class CertificateWatch(Controller):
         problems = {}
         if first and expires_soon(*first, now):
             text = f"the certificate that the webhook serves {expiry_text(first.end, now)}"
-            problems["CertificateExpires"] = f"{text}: see docs/certificates.md"
+            problems["CertificateExpires"] = f"{text}: see {DOCS_URL}/certificates.md"
         self._reminders.update(problems)

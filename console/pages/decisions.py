@@ -14,6 +14,7 @@ from cluster.webhooks.decision_log import OUTCOMES, LoggedDecision, Replica
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.rule_set import PolicyException
+from terminal import DOCS_URL
 
 PAGE = 50
 """Decisions on one page."""
@@ -269,7 +270,7 @@ def _problems(facts: WebhookFacts, certificates: list[Certificate | None]) -> It
         if one.problem:
             yield f"in {one.pod}: {one.problem}"
     if any(each and each.is_soon for each in certificates):
-        yield "a certificate ends soon: see docs/certificates.md"
+        yield f"a certificate ends soon: see {DOCS_URL}/certificates.md"
 
 
 def _modes(facts: WebhookFacts) -> Iterator[tuple[str, int, tuple[str, ...]]]:

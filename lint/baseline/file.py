@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from kubeyaml import Document, EncodingError, Limits, Lines, YamlError, decode, read, split
 from reports.findings import ACTION_BY_LEVEL
 from sources.sources import DISK, MAX_BYTES, UsageError
-from terminal import reason_of
+from terminal import DOCS_URL, reason_of
 
 DEFAULT_FILE = "gpuward-baseline.yaml"
 FORMAT_VERSION = 1
 _MAX_PROBLEMS = 20
 _YAML_LIMITS = Limits(max_depth=10, max_nodes=2_000_000, max_alias_nodes=0)
 _FILE_HEAD = f"""\
-# Findings that `gpuward lint --baseline` accepts: gpuward's docs/baseline.md.
+# Findings that `gpuward lint --baseline` accepts: {DOCS_URL}/baseline.md.
 # `gpuward baseline update` keeps `reason` and `expires`; everything else is gpuward's.
 version: {FORMAT_VERSION}
 """

@@ -19,12 +19,12 @@ from rules.catalog.index import CATALOG
 from sources.git.trees import ignored_paths
 from sources.paths import Exclusion, inputs
 from sources.sources import InputFile, Source, StandardInput, UsageError
-from terminal import printable, reason_of
+from terminal import DOCS_URL, printable, reason_of
 
 _DESCRIPTION = f"""\
 Write a first {POLICY_FILE}: the profiles of the GPU platforms whose resources, taints and labels
 the manifests name, and the catalog of today. `gpuward init` does the same from a cluster."""
-_FILE_HEAD = "# Written by `gpuward policy init`; see gpuward's docs/policy.md.\n"
+_FILE_HEAD = f"# Written by `gpuward policy init`; see {DOCS_URL}/policy.md.\n"
 # What every profile has in common with others says nothing.
 _DEFAULT_PROFILE = "nvidia"
 _WORD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -35,11 +35,12 @@ from rules.catalog.index import CATALOG
 from rules.engine.rule_set import RuleSet
 from sources.policy_file import nearest_policy
 from sources.sources import UsageError
-from terminal import printable, reason_of
+from terminal import DOCS_URL, printable, reason_of
 
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Test a policy: evaluate each case as admission does, and compare with what it expects. A case is
-NAME.yaml with NAME.expected.yaml beside it, and perhaps NAME.case.yaml: docs/policy-tests.md."""
+NAME.yaml with NAME.expected.yaml beside it, and perhaps NAME.case.yaml:
+{DOCS_URL}/policy-tests.md."""
 _EPILOG = """exit status: 0 all as expected, 1 not as expected, 2 wrong usage or a policy that
 cannot be used, 3 a case that cannot be read"""
 _POLICY_HEADER = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}

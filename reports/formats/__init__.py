@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO
 from reports.findings import LocatedFinding
 from reports.results import Results, UnfixedDocument
 from sources.sources import STANDARD_INPUT
-from terminal import printable
+from terminal import DOCS_URL, printable
 
 FORMATS = (
     *("text", "json", "yaml", "concise", "summary", "statistics"),
@@ -16,7 +16,6 @@ FORMATS = (
 )
 FORMATS_WITH_EDITS = frozenset({"sarif", "rdjson"})
 """The formats that have the edits which fix a finding; these take time to find."""
-HOME_PAGE_URL = "https://github.com/gpuward/gpuward"
 
 
 class ReportStyle(NamedTuple):
@@ -76,7 +75,7 @@ def affected_objects_text(located: LocatedFinding) -> str:
 
 def rule_page_url(rule: str) -> str:
     """The address of the page about `rule` in the documentation."""
-    return f"{HOME_PAGE_URL}/blob/main/docs/rules/{rule}.md"
+    return f"{DOCS_URL}/rules/{rule}.md"
 
 
 def many(count: int, what: str) -> str:

@@ -10,11 +10,11 @@ from urllib.parse import quote
 from reports.entries import ReportEntry, entries_beside_findings, entry_of_finding, fingerprints
 from reports.explain import explanation
 from reports.findings import LEVEL_BY_ACTION, LocatedFinding
-from reports.formats import HOME_PAGE_URL, ReportStyle, rule_page_url
+from reports.formats import ReportStyle, rule_page_url
 from reports.results import Results
 from rules.finding import Action
 from rules.rule import Rule
-from terminal import installed_version
+from terminal import HOME_PAGE_URL, installed_version
 
 _SCHEMA_URL = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

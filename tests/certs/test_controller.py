@@ -38,6 +38,7 @@ from cluster.webhooks.served_certificates import (
     served_validities,
 )
 from cluster.webhooks.webhook_client import Validity
+from terminal import DOCS_URL
 from tests.testkit.certs.authorities import foreign_authority
 from tests.testkit.certs.fake_cluster import (
     CONFIG,
@@ -736,7 +737,7 @@ def test_a_served_certificate_that_somebody_else_should_have_renewed_is_reported
     watch = CertificateWatch(lambda: found, lambda *event: events.append(event), now=lambda: START)
     assert watch.reconcile()
     assert watch.reconcile()
-    expected = f"the certificate that the webhook serves {text}: see docs/certificates.md"
+    expected = f"the certificate that the webhook serves {text}: see {DOCS_URL}/certificates.md"
     assert events == ([("CertificateExpires", expected)] if text else [])
 
 

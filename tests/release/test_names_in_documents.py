@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.util
+import itertools
 import re
 import subprocess
 from collections.abc import Iterator
@@ -92,3 +93,38 @@ def test_docstrings_name_only_modules_that_exist() -> None:
         if _is_missing_name(text)
     ]
     assert missing == []
+
+
+def _without_docstrings(file: str) -> Iterator[ast.AST]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return (node for node in ast.walk(tree) if id(node) not in alone)
+
+
+PRINTING = [f for f in MODULES if f.split("/")[0] not in {"tools", "benchmarks", "examples"}]
+
+
+def test_messages_name_pages_by_addresses() -> None:
+    """Those who install gpuward do not have the files of the repository."""
+    texts = [
+        (file, node.value)
+        for file in PRINTING
+        for node in _without_docstrings(file)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert [each for each in texts if re.search(r"(?<![\w/])docs/[\w-]+\.md", each[1])] == []
+
+
+def test_the_pages_that_messages_name_exist() -> None:
+    named = [
+        re.match(r"/(?:rules/)?[\w-]*", str(after.value))
+        for file in PRINTING
+        for node in _without_docstrings(file)
+        if isinstance(node, ast.JoinedStr)
+        for before, after in itertools.pairwise(node.values)
+        if isinstance(before, ast.FormattedValue) and ast.unparse(before.value) == "DOCS_URL"
+        if isinstance(after, ast.Constant)
+    ]
+    pages = {found[0] for found in named if found} - {"/rules/"}
+    assert {page for page in pages if not (ROOT / f"docs{page}.md").is_file()} == set()
+    assert "/install" in pages

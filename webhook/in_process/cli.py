@@ -18,7 +18,7 @@ from rules.engine.rule_set import ActiveRule
 from rules.finding import Action, FixScope
 from rules.profile.profile import Profile
 from sources.policy_file import PolicyChoice
-from terminal import CommandParser, reason_of, write_error
+from terminal import DOCS_URL, CommandParser, reason_of, write_error
 from webhook.in_process.exports import EXPORTS
 from webhook.in_process.guard import Guard
 from webhook.in_process.objects import ExportOptions
@@ -31,15 +31,15 @@ from webhook.in_process.statements import (
 from webhook.in_process.static_manifests import differences, digests, static_files, write_folder
 from webhook.registration import MODES, RegistrationOptions
 
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Write the policy as objects that API servers evaluate themselves, without the webhook:
 
   vap   ValidatingAdmissionPolicies, which refuse and warn: Kubernetes 1.30 and newer. Before 1.36
-        API servers may crash while they compile any such policy: docs/in-process.md
+        API servers may crash while they compile any such policy: {DOCS_URL}/in-process.md
   map   a MutatingAdmissionPolicy, which fixes new pods in mode deny: Kubernetes 1.36 and newer
 
   static   a folder with both, which API servers read at their start, and which no request can
-           change: Kubernetes 1.37 and newer, docs/static-manifests.md"""
+           change: Kubernetes 1.37 and newer, {DOCS_URL}/static-manifests.md"""
 _EPILOG = """\
 examples:
   gpuward export vap --policy gpuward.yaml | kubectl apply -f -

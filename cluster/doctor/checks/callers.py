@@ -22,10 +22,11 @@ from cluster.webhooks.callers import Callers, Peer, find_callers, is_let_in, pee
 from cluster.webhooks.dry_runs import NotTried, SendPod
 from kubeyaml.patch.layout import one_line_text
 from rules.base.json_values import as_object, as_objects, as_text
+from terminal import DOCS_URL
 
 _CALLERS = "callers"
 _CONTAINER, _PORT_NAME, _DEFAULT_PORT = "webhook", "https", 10250
-_STEPS = "docs/install.md, Who can reach the webhook"
+_STEPS = f"{DOCS_URL}/install.md, Who can reach the webhook"
 _ASK_EACH = "ask each: give its address in the kubeconfig file, and run this command again"
 _COUNT_SERVERS = (
     "grant the right to list leases in namespace kube-system, where each API server has one"

@@ -35,12 +35,13 @@ from cluster.webhooks.ways import Way
 from policies.policy import Policy
 from rules.base.json_values import as_object
 from rules.finding import Action
+from terminal import DOCS_URL
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
 DRY_RUN = "dry run"
 _MOST_NAMESPACES = 3  # of one mode, in which a pod is tried until an answer proves something
 _FIRST = "default"  # is tried first: most clusters leave it as it was
-_SEE = "see what the other rows about gpuward say, and docs/resilience.md"
+_SEE = f"see what the other rows about gpuward say, and {DOCS_URL}/resilience.md"
 _SHOULD_BE = {Action.DENY: "refused", Action.WARN: "warned about"}
 _NO_RIGHT = "cannot create resource"  # words of the API server
 _RIGHT = "grant the right to create pods there, or skip the dry runs with --no-dry-run"

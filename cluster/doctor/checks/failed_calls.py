@@ -14,7 +14,7 @@ from cluster.doctor.facts import DoctorFacts, own_configurations, why_missing
 from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import VALIDATING
 from rules.base.json_values import as_object
-from terminal import reason_of
+from terminal import DOCS_URL, reason_of
 from webhook.registration import WEBHOOK_NAME_SUFFIX
 
 _FAILED_CALLS = "failed calls"
@@ -26,7 +26,7 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _RIGHT = "grant `get` on the nonResourceURL /metrics"
 _BY_HAND = "see whether this works: kubectl get --raw /metrics"
 _FILES = "run it against the cluster"
-_SEE = "see docs/monitoring.md, and `failed calling webhook` in the log of the API servers"
+_SEE = f"see {DOCS_URL}/monitoring.md, and `failed calling webhook` in the log of the API servers"
 
 _OTHER = (
     "of several API servers each counts for itself: run the command again, or give the address of "
@@ -67,7 +67,7 @@ _COUNTERS = (
         "match conditions",
         "apiserver_admission_match_condition_evaluation_errors_total",
         "times a match condition failed, and failurePolicy decided in its place",
-        "see the alert GpuwardConditionFails in docs/monitoring.md",
+        f"see the alert GpuwardConditionFails in {DOCS_URL}/monitoring.md",
         {"kind": frozenset({"webhook"})},
     ),
 )

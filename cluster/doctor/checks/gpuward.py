@@ -45,12 +45,13 @@ from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.finding import Action
 from rules.placement.exclusion import is_gpu_node, label_texts, labels_of_gpu_nodes
+from terminal import DOCS_URL
 from webhook.registration import MODE_LABEL
 
 _WEBHOOK = "webhook"
 _KINDS = {MUTATING: ConfigurationKind.MUTATING, VALIDATING: ConfigurationKind.VALIDATING}
 _SERVICE = "kubernetes.io/service-name"
-_INSTALL = "install it: docs/install.md"
+_INSTALL = f"install it: {DOCS_URL}/install.md"
 _FROM_INSIDE = (
     "run it in a pod of the cluster, or `gpuward webhooks check --address` with a port-forward"
 )
@@ -115,7 +116,7 @@ def _nobody_behind(facts: DoctorFacts, home: Home) -> Row:
             f"service {name} -n {namespace} -o wide; kubectl get pods -n {namespace} --show-labels"
         )
         return wrong(_WEBHOOK, subject, message, remedy)
-    remedy = f"see why: kubectl get pods -n {namespace}; docs/resilience.md"
+    remedy = f"see why: kubectl get pods -n {namespace}; {DOCS_URL}/resilience.md"
     return wrong(_WEBHOOK, subject, f"no ready replica: {effect}", remedy)
 
 
@@ -161,7 +162,7 @@ def _answers(facts: DoctorFacts, refs: list[ConfigurationRef], call: Probe) -> I
             message = f"cannot be reached from here: {result.message}"
             yield not_known(_WEBHOOK, result.subject, message, _FROM_INSIDE)
         else:
-            remedy = result.hint or "see docs/resilience.md"
+            remedy = result.hint or f"see {DOCS_URL}/resilience.md"
             yield wrong(_WEBHOOK, result.subject, result.message, remedy)
 
 
@@ -260,7 +261,7 @@ def check_exclusion(facts: DoctorFacts) -> Iterator[Row]:
             first_few(is_open),
             f"have GPUs and not the label {known}, so pods without a GPU may run there",
             "set it when nodes join the cluster, or name the label that they have in the option "
-            f"`nodes` of {_EXCLUSION_RULE}: docs/exclusion.md",
+            f"`nodes` of {_EXCLUSION_RULE}: {DOCS_URL}/exclusion.md",
             names=is_open,
         )
     if nodes and len(excluded) == len(nodes):

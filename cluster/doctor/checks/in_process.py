@@ -21,7 +21,7 @@ from cluster.source.objects import (
 )
 from reports.formats import many
 from rules.base.json_values import as_object, as_objects, as_text
-from terminal import reason_of
+from terminal import DOCS_URL, reason_of
 from webhook.in_process.exports import EXPORTS, Maker
 from webhook.in_process.objects import (
     DIGEST_ANNOTATION,
@@ -133,7 +133,7 @@ def _row_of_plugin(plugin: str, wanted: str | None, loaded: str | None, folder: 
         message = f"the API server that answered has loaded other files for {plugin}: {loaded}"
     remedy = (
         f"copy {folder} to the machines of all API servers, name it in the flag "
-        "--admission-control-config-file, and look into their logs: docs/static-manifests.md"
+        f"--admission-control-config-file, and look into their logs: {DOCS_URL}/static-manifests.md"
     )
     return wrong(_CHECK, _FILES, message, remedy)
 

@@ -70,6 +70,7 @@ from rules.profile.platforms.support import (
     version_support,
 )
 from rules.profile.profile import Profile
+from terminal import DOCS_URL
 
 _REQUIREMENTS = "requirements"
 _JOB_TYPES = "job types"
@@ -289,7 +290,7 @@ _SEE_DEVICE_PLUGIN = (
     "kubectl get pods -A --field-selector spec.nodeName=NODE"
 )
 
-_DECLARE = "if it is a GPU, declare it under resources in a policy: docs/profiles.md"
+_DECLARE = f"if it is a GPU, declare it under resources in a policy: {DOCS_URL}/profiles.md"
 _VENDORS = frozenset({"nvidia.com", "amd.com"})
 _DRIVER_REMEDY = (
     "if it stays so, see what the DRA driver logs: it replaces the slices of a pool one by one"
@@ -344,7 +345,7 @@ def check_gpu_nodes(facts: DoctorFacts) -> Iterator[Row]:
     if offering:
         yield ok(_GPU_NODES, offering, f"nodes that offer GPUs: {len(offering):,}")
     elif not others and not zero:
-        remedy = "name your platform's profile in a policy: docs/profiles.md"
+        remedy = f"name your platform's profile in a policy: {DOCS_URL}/profiles.md"
         yield not_known(_GPU_NODES, "all", "no node offers a GPU that gpuward knows", remedy)
 
 

@@ -10,6 +10,7 @@ from cluster.doctor.rows import Row, not_known, ok, wrong
 from cluster.source.objects import DEPLOYMENTS, PRIORITY_CLASSES, Object, SourceError
 from cluster.source.release import describe
 from rules.base.json_values import as_object, as_text
+from terminal import DOCS_URL
 
 _PRIORITY = "priority"
 _HIGHEST = "system-node-critical"
@@ -18,8 +19,8 @@ _SYSTEM_CLASSES = {_HIGHEST: 2_000_001_000, "system-cluster-critical": 2_000_000
 # What the chart makes that nothing is decided by.
 _NOT_NEEDED = ("-audit", "-console")
 _REMEDY = (
-    f"set priorityClassName: {_HIGHEST} in the values of the chart; docs/resilience.md says how "
-    "to keep priority classes from users"
+    f"set priorityClassName: {_HIGHEST} in the values of the chart; "
+    f"{DOCS_URL}/resilience.md says how to keep priority classes from users"
 )
 
 

@@ -32,6 +32,7 @@ from policies.policy import Policy
 from reports.formats import many
 from rules.base.json_values import as_object
 from rules.engine.rule_set import PolicyException
+from terminal import DOCS_URL
 
 _REGISTRATION, _POLICY, _RELEASE = "registration", "policy", "release"
 _RESOURCES = {each.kind: each for each in (MUTATING, VALIDATING)}
@@ -45,10 +46,12 @@ _NEEDED = {
 _MAX_SHOWN = 3  # differences
 _UPGRADE = (
     "run helm upgrade with the values of the release, which writes it as it should be; Helm 4 may "
-    "need --force-conflicts: docs/uninstall.md"
+    f"need --force-conflicts: {DOCS_URL}/uninstall.md"
 )
-_BY_CHART = "install gpuward with the chart, which records what it registers: docs/install.md"
-_RUNBOOK = "see GpuwardPolicyRefused in docs/monitoring.md"
+_BY_CHART = (
+    f"install gpuward with the chart, which records what it registers: {DOCS_URL}/install.md"
+)
+_RUNBOOK = f"see GpuwardPolicyRefused in {DOCS_URL}/monitoring.md"
 
 
 def expected_configurations(facts: DoctorFacts) -> list[Object] | Row:

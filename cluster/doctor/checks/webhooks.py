@@ -11,6 +11,7 @@ from cluster.source.objects import MUTATING, VALIDATING
 from cluster.source.registered import is_own, webhooks_for_pods
 from cluster.webhooks.webhook_client import UntrustedError, Validity, context_of, validity_of
 from rules.base.json_values import as_object, as_objects, as_text
+from terminal import DOCS_URL
 
 # The validity of the CAs that API servers trust.
 
@@ -42,7 +43,7 @@ def longest_of(bundle: str) -> Validity | None:
 
 
 _CA_BUNDLE = "CA bundle"
-_OWN = "see docs/certificates.md: who writes caBundle depends on certificates.mode"
+_OWN = f"see {DOCS_URL}/certificates.md: who writes caBundle depends on certificates.mode"
 _FOREIGN = "renew the CA by the documents of this webhook, and write it into caBundle"
 _LOG = "see whether `failed calling webhook` in the log of the API servers names it"
 
