@@ -40,7 +40,7 @@ from terminal import DOCS_URL, printable, reason_of
 _DESCRIPTION = f"""\
 Test a policy: evaluate each case as admission does, and compare with what it expects. A case is
 NAME.yaml with NAME.expected.yaml beside it, and perhaps NAME.case.yaml:
-{DOCS_URL}/policy-tests.md."""
+<{DOCS_URL}/policy-tests.md>."""
 _EPILOG = """exit status: 0 all as expected, 1 not as expected, 2 wrong usage or a policy that
 cannot be used, 3 a case that cannot be read"""
 _POLICY_HEADER = {"apiVersion": "gpuward.io/v1", "kind": "Policy"}
