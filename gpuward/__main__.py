@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         package = (error.name or "").partition(".")[0]
         if not package or os.path.isdir(os.path.join(home, package)):
             raise  # a module of gpuward itself: a bug, not a missing extra
-        wanted = f"'gpuward[{COMMANDS[verb][1]}]'" if COMMANDS[verb][1] else "gpuward"
+        extra = COMMANDS[verb][1]
+        wanted = f"'{_source_folder() or 'gpuward'}[{extra}]'" if extra else "gpuward"
         hint = f"`{_installer()} {wanted}`"
         sys.stderr.write(f"gpuward {verb} needs the package {package}: {hint}\n")
         return 2
@@ -68,6 +69,24 @@ def _installer() -> str:
         if os.path.isfile(os.path.join(sys.prefix, name)):
             return command
     return "pip install"
+
+
+def _source_folder() -> str:
+    """The folder from which gpuward was installed, such as a clone; empty if it was from none.
+
+    Source: PEP 610, which says what installers write into `direct_url.json`.
+    """
+    import json  # noqa: PLC0415  # after the import path
+    from importlib import metadata  # noqa: PLC0415
+    from urllib.parse import urlsplit  # noqa: PLC0415
+    from urllib.request import url2pathname  # noqa: PLC0415
+
+    try:
+        text = metadata.distribution("gpuward").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return ""
+    origin = json.loads(text) if text else {}
+    return url2pathname(urlsplit(origin["url"]).path) if "dir_info" in origin else ""
 
 
 def _broken_stream(error: OSError, *, is_input_closed: bool) -> str:

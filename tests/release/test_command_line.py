@@ -11,8 +11,9 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -72,10 +73,34 @@ def test_a_missing_package_is_installed_by_the_program_that_installed_gpuward(
 ) -> None:
     (tmp_path / file).touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(metadata.PathDistribution, "read_text", lambda *_: None)
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     monkeypatch.delitem(sys.modules, "cluster.api.connection", raising=False)
     assert main(["gpus"]) == 2
     assert capsys.readouterr().err.endswith(f": `{installer} 'gpuward[cluster]'`\n")
+
+
+@pytest.mark.parametrize(
+    ("origin", "wanted"),
+    [
+        ({"url": "file:///home/a%20b/gpuward", "dir_info": {}}, "/home/a b/gpuward[cluster]"),
+        ({"url": "file:///tmp/gpuward.whl", "archive_info": {}}, "gpuward[cluster]"),
+    ],
+    ids=["a clone", "a wheel"],
+)
+@pytest.mark.skipif(os.name != "posix", reason="paths of Windows are others")
+def test_a_missing_package_is_installed_from_where_gpuward_is(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    origin: dict[str, Any],
+    wanted: str,
+) -> None:
+    text = json.dumps(origin)
+    monkeypatch.setattr(metadata.PathDistribution, "read_text", lambda *_: text)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    monkeypatch.delitem(sys.modules, "cluster.api.connection", raising=False)
+    assert main(["gpus"]) == 2
+    assert capsys.readouterr().err.endswith(f": `pip install '{wanted}'`\n")
 
 
 @pytest.mark.parametrize(("word", "meant"), [("lnit", "lint"), ("polcy", "policy"), ("x", "")])
