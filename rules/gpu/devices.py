@@ -11,6 +11,7 @@ from rules.inventory.inventory import GpuPatch, Inventory, RuntimeClass
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view
+from rules.profile.context import Context
 from rules.profile.profile import Profile, Resource
 
 NATIVE_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
@@ -285,12 +286,15 @@ def means_unrequested_gpu(pod: Pod, inventory: Inventory) -> bool:
     return bool(named) and not pod_requests_gpu(pod)
 
 
-def share_of_unknown_platform(pod: Pod) -> str:
+def share_of_unknown_platform(pod: Pod, context: Context) -> str:
     """Return the annotation by which `pod` asks a scheduler for a part of a GPU; perhaps empty.
 
     Only of a scheduler that no chosen profile has, and that the pod names, or that takes it by its
-    label: whether the cluster has that scheduler is not known.
+    label: whether the cluster has that scheduler is not known. At admission it is: the policy of a
+    webhook has the profiles of its cluster.
     """
+    if context.operation is not None:
+        return ""
     profile = pod.profile
     for scheduler, requests in sorted(profile.share_requests.items()):
         is_for_it = scheduler == pod.scheduler or any(request.label for request in requests)

@@ -122,8 +122,7 @@ def check(pod: Pod, context: Context) -> Findings:
     is_foreign = is_for_other_makers(pod, context.inventory)
     reason = "" if is_foreign and not every else reason
     is_meant = is_foreign or means_unrequested_gpu(pod, context.inventory)
-    # In a file nothing says which platform the cluster has; a webhook's policy does.
-    share = share_of_unknown_platform(pod) if context.operation is None else ""
+    share = share_of_unknown_platform(pod, context)
     is_meant = is_meant or bool(share) or gets_gpu_by_patch(pod, context.inventory)
     init_only = only_init_requests_gpu(pod)
     for container in without_plugin:

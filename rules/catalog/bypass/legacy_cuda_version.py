@@ -83,8 +83,7 @@ def check(pod: Pod, context: Context) -> Findings:
         return
     inventory = context.inventory
     is_meant = means_unrequested_gpu(pod, inventory) or gets_gpu_by_patch(pod, inventory)
-    # In a file nothing says which platform the cluster has; a webhook's policy does.
-    share = share_of_unknown_platform(pod) if context.operation is None else ""
+    share = share_of_unknown_platform(pod, context)
     is_meant = is_meant or bool(share)
     every = bool(context.options.get("every_container"))
     safe = pod.is_final and (every or not is_meant)
