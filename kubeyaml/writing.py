@@ -11,14 +11,14 @@ from kubeyaml.model import Json
 from kubeyaml.scalars import resolve
 
 
-class _YamlDumper(yaml.SafeDumper):
-    """PyYAML's, with more quotes, and without anchors for equal values."""
+class _YamlDumper(yaml.CSafeDumper):
+    """libyaml's, with more quotes, and without anchors for equal values."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002  # as PyYAML calls it
         return True
 
 
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: _YamlDumper, text: str) -> yaml.ScalarNode:
     try:
         is_text = isinstance(resolve(text), str)
     except ValueError:
