@@ -4,6 +4,7 @@ Each test is beside the Python that it answers for. It may be true for more pods
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any
@@ -51,7 +52,6 @@ from rules.gpu.devices import (
 from rules.gpu.images import (
     CUDA_TAG_WORDS_BY_IMAGE,
     IMAGES_FOR_ANY_MAKER,
-    NVIDIA_OWNER,
     NVIDIA_REGISTRIES,
     is_gpu_sample,
     is_platform_image,
@@ -165,10 +165,12 @@ def _images(scope: Scope) -> Iterator[str]:
     # Search the whole image name: a mirror has the registry's name in its path, and a port may
     # follow the name.
     registries = (registry.partition("/")[0] for registry in NVIDIA_REGISTRIES)
-    # NVIDIA's own have one test for all: each costs API servers time for every container.
-    of_nvidia = f"{NVIDIA_OWNER}/"
-    others = (name for name in CUDA_TAG_WORDS_BY_IMAGE if not name.startswith(of_nvidia))
-    images = (of_nvidia, *others, *IMAGES_FOR_ANY_MAKER, *SAMPLE_IMAGES)
+    known = (*CUDA_TAG_WORDS_BY_IMAGE, *IMAGES_FOR_ANY_MAKER)
+    # Several of one owner have one test: each costs API servers time for every container.
+    counts = Counter(name.partition("/")[0] for name in known)
+    owners = {f"{owner}/" for owner, count in counts.items() if count > 1}
+    others = (name for name in known if not name.startswith(tuple(owners)))
+    images = (*owners, *others, *SAMPLE_IMAGES)
     of_makers = IMAGE_STEMS if scope.needed & OTHER_MAKER_IMAGE else ()
     tests = any_of(contains("name", {*registries, *images, *of_makers}))
     known_name = f"[image.lowerAscii()].exists(name, {tests})"
