@@ -20,10 +20,12 @@ RUN --mount=type=cache,target=/pip-cache \
     python -m pip install --cache-dir=/pip-cache --require-hashes --no-compile --target=tree --requirement=image.txt
 # Remove what gpuward does not use. Of the Kubernetes client it uses only the configuration and the
 # connection (cluster/api/connection.py): the client imports its models and API classes lazily, by name,
-# and gpuward uses none of them. No dependency is run as a command or tested here.
+# and gpuward uses none of them. No dependency is run as a command, tested, measured, compiled or
+# checked for types here.
 RUN rm -r tree/bin tree/kubernetes/aio tree/kubernetes/client/api tree/kubernetes/client/apis \
     && find tree/kubernetes/client/models -name '*.py' ! -name __init__.py -delete \
-    && find tree -type d -name tests -prune -exec rm -r {} +
+    && find tree -type d \( -name tests -o -name benchmarks \) -prune -exec rm -r {} + \
+    && find tree -type f -regex '.*\.\(pyx\|pxd\|pyi\|h\|c\)' -delete
 # Compile bytecode that does not depend on the modification time of its source, because every copy to
 # a layer changes that time.
 RUN python -m compileall -q --invalidation-mode=unchecked-hash -s tree -p /opt/gpuward tree
