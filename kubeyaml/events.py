@@ -120,10 +120,11 @@ def explain_error(problem: Exception, event: Any, text: str, base: int) -> YamlE
 
 
 def _explain_character(character: str, problem: yaml.scanner.ScannerError) -> str:
-    """Say what to write in place of a character that YAML allows not here; empty for others."""
-    if character == "\t":
+    """Say what to write in place of a character that YAML does not allow here; empty for others."""
+    starts_nothing = str(problem.problem).endswith("cannot start any token")
+    if character == "\t" and (starts_nothing or "tab" in str(problem.problem)):
         return "a tab, where YAML allows only spaces: indent by spaces"
-    if character and str(problem.problem).endswith("cannot start any token"):
+    if character and starts_nothing:
         return f"a value cannot begin with {character}: quote it"
     return ""
 

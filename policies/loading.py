@@ -254,9 +254,9 @@ def is_of_another_program(content: bytes) -> bool:
     """Return whether `content` is a file of another program, although it is called as a policy.
 
     That is a manifest of another kind, or YAML without any key that is, or nearly is, one of a
-    policy, such as a workflow of GitHub Actions. A ConfigMap with a policy is none. An empty file
-    and one that cannot be read may be meant as a policy, unless it is the template of a manifest of
-    another kind.
+    policy, such as a workflow of GitHub Actions. A ConfigMap that holds a policy counts as
+    one. An empty file and one that cannot be read may be meant as a policy, unless it is the
+    template of a manifest of another kind.
     """
     text = ""
     try:
@@ -277,15 +277,17 @@ _HEAD_PATTERN = re.compile(r"^(apiVersion|kind):[ \t]*[\"']?([^\s#\"']+)", re.MU
 
 
 def _may_be_policy(value: Any) -> bool:
+    if not (isinstance(value, dict | list) and value):
+        return True
+    raw = as_object(value)
+    kind, version = raw.get("kind"), raw.get("apiVersion")
+    if kind == "Policy":
+        return True
     # Few files need them.
     from difflib import get_close_matches  # noqa: PLC0415
 
     from policies.validation import policy_schema  # noqa: PLC0415
 
-    if not (isinstance(value, dict | list) and value):
-        return True
-    raw = as_object(value)
-    kind, version = raw.get("kind"), raw.get("apiVersion")
     if isinstance(kind, str) and isinstance(version, str):
         in_config_map = kind == "ConfigMap" and POLICY_FILE in as_object(raw.get("data"))
         is_like = get_close_matches(kind.lower(), ["policy"], cutoff=_LIKENESS)

@@ -421,8 +421,8 @@ def is_manifest_text(group: str, field: object, holder: Mapping[str, Any]) -> bo
 def definition_head(text: str) -> str:
     """Return the first lines of a document that is a CustomResourceDefinition; empty for others.
 
-    They name its kind, and the rest is a block map that no rule reads: definitions are often more
-    than nine tenths of the text of a repository. A comment about rules counts as others.
+    They name its kind, and the rest is a block map that no rule reads: definitions are most
+    of the text of many operators' repositories. One with a comment about rules is read as a whole.
     """
     found = _DEFINITION_PATTERN.match(text)
     if found is None or "gpuward" in text or any(mark in text for mark in _OTHER_LINE_BREAKS):

@@ -362,6 +362,11 @@ def test_the_message_says_what_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "offset"),
     [
+        (
+            "a: &\tb\n",
+            "while scanning an anchor, did not find expected alphabetic or numeric character",
+            4,
+        ),
         ("a:\n\tb: 1\n", "a tab, where YAML allows only spaces: indent by spaces", 3),
         ("a: 1\n\tb: 1\n", "a tab, where YAML allows only spaces: indent by spaces", 5),
         ("- é\n-\tb: 1\n  c: 2\n", "a tab, where YAML allows only spaces: indent by spaces", 5),
