@@ -13,6 +13,7 @@ from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text
 from cluster.why.cards.card_rooms import COUNTED_BY_SCHEDULERS
 from cluster.why.cards.divided_cards import PERCENTAGES
+from cluster.why.declared_features import NeededFeatures
 from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.filters import Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
@@ -29,6 +30,8 @@ from rules.base.json_values import as_object, as_objects, as_text
 _DEFAULT = "default-scheduler"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _AGAINST = "podAntiAffinity"
+_DEVICES_AND_LATER = frozenset({"DynamicResources", "NodeDeclaredFeatures"})
+"""The last filters of kube-scheduler."""
 
 
 class Answer(StrEnum):
@@ -244,6 +247,8 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
     pod = admitted.pod
     other = _other_scheduler(pod)
     uncounted = uncounted_resources(pod, listed, class_by_resource, exists=exists)
+    devices = context.devices_of(class_by_resource)
+    features = NeededFeatures(as_object(pod.get("spec")), listed, exists=exists)
     wanted = Wanted(
         pod,
         uncounted,
@@ -251,10 +256,10 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
         placed=placed,
         volumes=volumes,
         ahead=nominated_ahead(pod, placed, classes),
+        later=(devices.obstacles, features.obstacles),
         exists=exists,
     )
     claims = namespace.claims
-    devices = context.devices_of(class_by_resource)
     hurdles = [*admitted.hurdles]
     quotas = () if exists else namespace.quotas
     hurdles += find_hurdles(pod, wanted.requests, claims, quotas, namespace.kueue)
@@ -269,14 +274,16 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
         if wanted.node_name:
             refusals = [] if exists else [*wanted.obstacles_of_kubelet(node)]
         else:
-            refusals = [*wanted.obstacles(node), *devices.obstacles(node)]
+            refusals = [*wanted.obstacles(node)]
         if refusals:
             refused.append((node, refusals))
         else:
             fitting.append(node)
     if fitting and not wanted.node_name:
-        refusals_by_node = {node.name: len(found) for node, found in refused}
-        hurdles += devices.end_of_search(refusals_by_node, len(listed))
+        unasked = frozenset(
+            node.name for node, found in refused if not _is_asked_for_devices(found)
+        )
+        hurdles += devices.end_of_search(unasked, len(listed))
     evicting: tuple[str, ...] = ()
     if placed is not None and refused and not (fitting or hurdles or wanted.node_name):
         priority = priority_of(pod, classes.priority)
@@ -292,13 +299,22 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
         tuple(sorted(node.name for node in fitting)),
         len(listed),
         scheduler_message(pod),
-        (*admitted.unknown, *_unknown(context, wanted, fitting, devices)),
+        (*admitted.unknown, *features.unknown, *_unknown(context, wanted, fitting, devices)),
         other_scheduler="" if wanted.node_name else other,
         defaults=admitted.defaults,
         is_bound=bool(wanted.node_name) and exists,
         since=as_text(metadata.get("creationTimestamp")),
         evicting=evicting,
     )
+
+
+def _is_asked_for_devices(refusals: Refusals) -> bool:
+    """Return whether no filter before the one for devices refuses a node.
+
+    Obstacles without a message are those of other programs, which come after kube-scheduler.
+    """
+    firsts = (found[0] for found in refusals)
+    return all(one.plugin in _DEVICES_AND_LATER for one in firsts if one.message)
 
 
 def _unknown(

@@ -70,6 +70,8 @@ class Obstacle(NamedTuple):
 
 
 _Plugin: TypeAlias = Callable[[Node], Iterable[Obstacle]]
+Filter: TypeAlias = Callable[[Node], Iterable[tuple[Obstacle, ...]]]
+"""A filter of another module: the obstacles of a node, if it refuses the node."""
 
 
 class Wanted:
@@ -78,7 +80,8 @@ class Wanted:
     `uncounted` are resources that nodes need not offer, as another scheduler counts them, or a
     DeviceClass serves them. `nodes` are all of the cluster, `placed` the pods that have one of
     them, if they are known, and `volumes` those of the pod. `ahead` are, by node, the pods without
-    a node for which kube-scheduler keeps room there before it asks for this one.
+    a node for which kube-scheduler keeps room there before it asks for this one. `later` are the
+    filters that kube-scheduler asks after those of this class.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Wanted:
         placed: PlacedPods | None = None,
         volumes: Volumes | None = None,
         ahead: Mapping[str, Sequence[Nominated]] | None = None,
+        later: Sequence[Filter] = (),
         exists: bool = False,
     ) -> None:
         spec = as_object(pod.get("spec"))
@@ -99,7 +103,7 @@ class Wanted:
         self._ahead = ahead or {}
         self._ports = [*host_ports(spec)]
         self._volumes = volumes if volumes and volumes.are_any else None
-        self._exists = exists
+        self._later, self._exists = later, exists
         self._chooser = CardChooser(pod, exists=exists)
         self._of_a_card, self._of_kai = asked_of_a_card(pod), kai_request(pod)
         self.requests = effective_requests(pod)
@@ -150,6 +154,7 @@ class Wanted:
             nodes=self._nodes,
             placed=placed,
             volumes=volumes,
+            later=self._later,
             exists=self._exists,
         )
         if not self.pod_affinity.can_refuse:  # then kube-scheduler does not ask this filter at all
@@ -169,6 +174,8 @@ class Wanted:
             yield from ((one,) for one in self._topology_spread(node))
         if self.pod_affinity.can_refuse:
             yield from ((one,) for one in self._pod_affinity(node))
+        for later in self._later:
+            yield from later(node)
         for plugin in (self._shares, self._cards):
             if found := tuple(plugin(node)):
                 yield found
@@ -220,6 +227,7 @@ class Wanted:
             placed=self._placed,
             volumes=self._volumes,
             ahead=self._ahead,
+            later=self._later,
             exists=self._exists,
         )
         return [*other.obstacles(node)]

@@ -12,7 +12,7 @@ from cluster.accounting.shares import card_memory
 from cluster.why.cards.card_rooms import CardRoom, rooms_of
 from cluster.why.cards.divided_cards import CardState, divided_cards
 from cluster.why.cards.kai_cards import KaiCards, kai_cards
-from rules.base.json_values import as_object, as_text
+from rules.base.json_values import as_object, as_text, as_texts
 from rules.profile.profile import Taint
 
 
@@ -23,6 +23,7 @@ class Node(NamedTuple):
     - `rooms`: what is free on one card, by resource; `card_memory`: the MiB of a card, if known;
       `divided`: the cards that HAMi or Volcano divides, by the resource of their memory; `kai`:
       the cards as KAI counts them.
+    - `declared_features`: what its kubelet says that it has.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Node(NamedTuple):
     card_memory: int = 0
     divided: Mapping[str, tuple[CardState, ...]] = {}
     kai: KaiCards = KaiCards()
+    declared_features: frozenset[str] = frozenset()
 
 
 def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
@@ -61,6 +63,7 @@ def read_node(raw: Mapping[str, Any], load: NodeLoad | None) -> Node:
         memory,
         divided_cards(raw, load),
         kai_cards(raw, load, memory),
+        frozenset(as_texts(status.get("declaredFeatures"))),
     )
 
 

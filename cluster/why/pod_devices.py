@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cluster.source.objects import CLAIM_TEMPLATES, CLAIMS, Object
@@ -134,17 +134,17 @@ class PodDevices:
         own = tuple((one,) for one in requests_of_containers(self._spec, served))
         return [*self._wanted, *([ClaimRequest("", own)] if own else ())]
 
-    def end_of_search(self, refusals: Mapping[str, int], nodes: int) -> Iterator[Hurdle]:
+    def end_of_search(self, unasked: Collection[str], nodes: int) -> Iterator[Hurdle]:
         """Return why kube-scheduler gives up for all `nodes` as it asks one of them.
 
-        `refusals` is how many filters refuse a node: kube-scheduler does not ask a node for
-        devices that another filter refuses.
+        `unasked` are the nodes that kube-scheduler does not ask for devices, because another
+        filter refuses them before.
         Source: Kubernetes, `pkg/scheduler/schedule_one.go`, findNodesThatPassFilters.
         """
         if all(one.allocation is not Allocation.CAN for one in self._verdicts.values()):
             return
         for name, verdict in self._verdicts.items():
-            if refusals.get(name, 0) > (verdict.shortage is not None):
+            if name in unasked:
                 continue
             why = verdict.may_end
             if verdict.is_fatal and verdict.shortage:

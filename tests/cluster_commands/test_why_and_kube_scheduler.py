@@ -33,6 +33,7 @@ REASONS = {
     "node(s) didn't find available persistent volumes to bind",
     "node(s) didn't match PersistentVolume's node affinity",
     "node(s) didn't match Pod's node affinity/selector",
+    "node(s) didn't match Pod's required features",
     "node(s) didn't match pod affinity rules",
     "node(s) didn't match pod anti-affinity rules",
     "node(s) didn't match pod topology spread constraints",

@@ -13,7 +13,11 @@ _NAMESPACES = ("ml", "web", "batch")
 _TAINTS = (GPU, "team", "node.kubernetes.io/not-ready")
 _FEATURES = (
     *("taints", "node affinity", "amounts", "ports", "pods", "spread", "volumes", "disks"),
-    *("limits", "nominated", "ephemeral", "older"),
+    *("limits", "nominated", "ephemeral", "older", "declared"),
+)
+_DECLARED = (
+    *("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"),
+    *("VolumeBindMountOptions", "another"),
 )
 _CLASSES = ("made", "zoned", "local", "at-once", "older")
 _OLDER = {
@@ -130,7 +134,9 @@ class _Scenarios:
             if self._has("taints", 0.3)
         ]
         spec = {"taints": taints, "unschedulable": self._has("taints", 0.1)}
-        status = {"capacity": amounts, "allocatable": amounts}
+        status: dict[str, Any] = {"capacity": amounts, "allocatable": amounts}
+        if "declared" in self._features:
+            status["declaredFeatures"] = [one for one in _DECLARED if self._maybe(0.8)]
         return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
 
     def _placed(self, name: str, nodes: list[str]) -> dict[str, Any]:
@@ -167,6 +173,8 @@ class _Scenarios:
                 terms = [self._affinity_term() for _ in range(self._random.randint(1, 2))]
                 affinity[field] = {_REQUIRED: terms}
         spec["affinity"] = affinity
+        if self._has("declared", 0.3):
+            spec |= self._some({"hostNetwork": True, "hostUsers": False})
         spec["tolerations"] = [self._toleration() for _ in range(self._random.randint(0, 3))]
         if self._has("spread", 0.9):
             count = self._random.randint(1, 2)
@@ -390,6 +398,13 @@ class _Scenarios:
             "name": name,
             "resources": {"requests": {**amounts, **limits}, "limits": limits},
         }
+        if self._has("declared", 0.1):
+            exits = {"operator": "In", "values": [3]}
+            action = self._one("Restart", "RestartAllContainers")
+            container["restartPolicyRules"] = [{"action": action, "exitCodes": exits}]
+        if self._has("declared", 0.1):
+            mount = {"name": "v", "mountPath": "/v", "bindMountOptions": self._one([], ["noexec"])}
+            container["volumeMounts"] = [mount]
         if self._has("ports", 0.5):
             container["ports"] = [
                 {"containerPort": 80, "hostPort": self._one(80, 9400)}

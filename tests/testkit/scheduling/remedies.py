@@ -377,6 +377,12 @@ def _run_driver(made: Scenario, nodes: _Nodes, driver: str) -> None:
         by_name[name]["spec"]["drivers"].append({"name": driver, "nodeID": name})
 
 
+def _use_another_kubelet(_: Scenario, nodes: _Nodes, feature: str) -> None:
+    for node in nodes:
+        declared = node["status"].get("declaredFeatures", [])
+        node["status"]["declaredFeatures"] = sorted([*declared, feature])  # as API servers want it
+
+
 def _create_claim(made: Scenario, _nodes: _Nodes, name: str) -> None:
     metadata = {"name": name, "namespace": made.pod["metadata"]["namespace"], "annotations": {}}
     spec = {
@@ -403,6 +409,7 @@ def _let_claim_be_bound(made: Scenario, nodes: _Nodes, name: str) -> None:
 
 _AMOUNT = r"([\d.,]+(?:[TGM]i)?) (\S+)"
 _CHANGES: tuple[tuple[str, Callable[..., None]], ...] = (
+    (r"use a kubelet that has the feature (\S+), or leave .* out", _use_another_kubelet),
     (r"if they may take pods again: kubectl uncordon (\S+)", _uncordon),
     (r"add a toleration for (\S+), if the pod may run there", _tolerate),
     (r"wait until the node is well: Kubernetes itself has set the taint", _make_well),

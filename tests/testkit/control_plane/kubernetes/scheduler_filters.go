@@ -63,6 +63,7 @@ var filters = []string{
 	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity,
 	names.NodePorts, names.NodeResourcesFit, names.VolumeRestrictions, names.NodeVolumeLimits,
 	names.VolumeBinding, names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
+	names.NodeDeclaredFeatures,
 }
 
 // listed is what plugins see of the pods and nodes.
