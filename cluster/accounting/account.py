@@ -13,6 +13,7 @@ from cluster.accounting.claims import (
     DeviceKey,
     allocated_claims,
     cards_by_driver,
+    claims_by_group,
     offered_devices,
     waiting_devices,
 )
@@ -137,7 +138,8 @@ class CountedPod(NamedTuple):
 
     `requests` are what it takes of its `node`; `consumer` is None if it has no GPUs by itself.
     `sick` are its unhealthy devices. `without_gpu` is the pod if it has a node and asks for no GPU.
-    `is_static` says that the kubelet made it from a file.
+    `is_static` says that the kubelet made it from a file. `claims_by_group` are as the function of
+    this name says.
     """
 
     namespace: str
@@ -150,6 +152,7 @@ class CountedPod(NamedTuple):
     sick: tuple[SickDevice, ...]
     without_gpu: PodWithoutGpu | None = None
     is_static: bool = False
+    claims_by_group: tuple[str, ...] = ()
 
 
 def count_pod(
@@ -219,6 +222,7 @@ def count_pod(
         is_static=any(
             each.get("kind") == "Node" for _, each in as_objects(metadata.get("ownerReferences"))
         ),
+        claims_by_group=claims_by_group(pod) if has_claims else (),
     )
 
 
@@ -229,13 +233,37 @@ def _owner(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
     return f"{ref.kind.lower()}/{ref.name}"
 
 
+class PodsWithClaims:
+    """The owners of the pods that have claims, and the pods of PodGroups by their claims."""
+
+    def __init__(self, pods: Iterable[CountedPod] = ()) -> None:
+        self.owners: dict[tuple[str, str], str] = {}
+        """By the namespace and the name of the pod."""
+        self._in_groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for pod in pods:
+            self.add(pod)
+
+    def add(self, pod: CountedPod) -> None:
+        """Add a pod, if it has claims."""
+        if pod.has_claims:
+            self.owners[pod.namespace, pod.name] = pod.owner
+        for claim in pod.claims_by_group:
+            self._in_groups[pod.namespace, claim].append(pod.name)
+
+    def users(self, claim: Claim) -> tuple[str, ...]:
+        """The pods for which a claim is reserved, also as those of a PodGroup."""
+        if not claim.is_of_group:
+            return claim.pods
+        pods = sorted(self._in_groups.get((claim.namespace, claim.name), ()))
+        return tuple(dict.fromkeys((*claim.pods, *pods)))
+
+
 class PodLedger:
     """Counts pods one by one, so that they need not all be kept.
 
     `card_memory` is as for `count_pod`, and `gpu_nodes` are the taints of GPU nodes by name.
-    `loads` are those of nodes, by name; `owners` those of the pods with claims, by namespace and
-    name; `sick` their unhealthy devices; `without_gpu` the pods on GPU nodes that ask for no GPU,
-    by node.
+    `loads` are those of nodes, by name; `sick` are the unhealthy devices of pods; `without_gpu` the
+    pods on GPU nodes that ask for no GPU, by node.
     """
 
     def __init__(
@@ -248,7 +276,7 @@ class PodLedger:
         self._card_memory, self._gpu_nodes = card_memory, gpu_nodes
         self.loads: dict[str, NodeLoad] = {}
         self.consumers: list[Consumer] = []
-        self.owners: dict[tuple[str, str], str] = {}
+        self.with_claims = PodsWithClaims()
         self.sick: list[SickDevice] = []
         self.without_gpu: dict[str, list[PodWithoutGpu]] = defaultdict(list)
 
@@ -259,8 +287,7 @@ class PodLedger:
             return None
         if counted.node:
             self.loads.setdefault(counted.node, NodeLoad()).add(counted.requests, counted.consumer)
-        if counted.has_claims:
-            self.owners[counted.namespace, counted.name] = counted.owner
+        self.with_claims.add(counted)
         if counted.consumer is not None:
             self.consumers.append(counted.consumer)
         self.sick += counted.sick
@@ -273,15 +300,12 @@ class PodLedger:
 def count_claims(
     claims: Collection[Object],
     devices: Mapping[DeviceKey, Device],
-    owners: Mapping[tuple[str, str], str],
+    pods: PodsWithClaims,
     profile: Profile,
 ) -> Iterator[Consumer]:
-    """Count the claims that have some of `devices`, or wait for GPUs.
-
-    `owners` are those of the pods with claims, by namespace and name.
-    """
+    """Count the claims that have some of `devices`, or wait for GPUs."""
     for claim in allocated_claims(claims, devices):
-        yield from _claim_consumers(claim, owners)
+        yield from _claim_consumers(claim, pods)
     for raw in claims:
         if waiting := waiting_devices(raw, profile):
             metadata = as_object(raw.get("metadata"))
@@ -298,15 +322,16 @@ def count_claims(
             )
 
 
-def _claim_consumers(claim: Claim, owners: Mapping[tuple[str, str], str]) -> Iterator[Consumer]:
+def _claim_consumers(claim: Claim, with_claims: PodsWithClaims) -> Iterator[Consumer]:
     """Count an allocated claim, for the pod that holds it if there is just one.
 
     A claim that several pods share has their owner, if they have the same.
     """
-    name = claim.pods[0] if len(claim.pods) == 1 else f"resourceclaim/{claim.name}"
-    known = {owners.get((claim.namespace, pod), name) for pod in claim.pods}
+    pods, owners = with_claims.users(claim), with_claims.owners
+    name = pods[0] if len(pods) == 1 else f"resourceclaim/{claim.name}"
+    known = {owners.get((claim.namespace, pod), name) for pod in pods}
     is_idle = not claim.has_other_users and not any(
-        (claim.namespace, pod) in owners for pod in claim.pods
+        (claim.namespace, pod) in owners for pod in pods
     )
     by_node: dict[str, dict[tuple[str, str], Amount]] = {}
     for device, part in claim.devices:
@@ -328,7 +353,7 @@ def _claim_consumers(claim: Claim, owners: Mapping[tuple[str, str], str]) -> Ite
                 Share(card=card, resource=driver, amount=part)
                 for (card, driver), part in cards.items()
             ),
-            pods=claim.pods if len(claim.pods) > 1 else (),
+            pods=pods if len(pods) > 1 else (),
             is_idle=is_idle,
             since=claim.since,
         )
@@ -412,7 +437,7 @@ class Account:
         """The GPUs that nodes offer, also by `slices`, and what pods and `claims` have of them."""
         devices, unknown = offered_devices(slices, self._profile)
         claims = [*claims]
-        of_claims = count_claims(claims, devices, self._ledger.owners, self._profile)
+        of_claims = count_claims(claims, devices, self._ledger.with_claims, self._profile)
         consumers = (*self._ledger.consumers, *of_claims)
         offered: dict[str, list[Device]] = defaultdict(list)
         for device in devices.values():

@@ -236,7 +236,8 @@ class HeldDevice(NamedTuple):
 class Claim(NamedTuple):
     """An allocated claim: the devices that it holds, and the pods for which it is reserved.
 
-    `has_other_users`: it is reserved for something that is no pod. `since`: when it got the
+    `is_of_group`: it is reserved for a PodGroup of Kubernetes, whose pods share it.
+    `has_other_users`: it is reserved for something else that is no pod. `since`: when it got the
     devices, or was made if that is not known.
     """
 
@@ -246,6 +247,7 @@ class Claim(NamedTuple):
     pods: tuple[str, ...]
     has_other_users: bool
     since: str = ""
+    is_of_group: bool = False
 
 
 def allocated_claims(
@@ -264,6 +266,7 @@ def allocated_claims(
         if taken:
             users = [user for _, user in as_objects(status.get("reservedFor"))]
             pods = tuple(as_text(u.get("name")) for u in users if u.get("resource") == "pods")
+            groups = sum(map(_is_group, users))
             name, namespace = as_text(metadata.get("name")), as_text(metadata.get("namespace"))
             found.append(
                 Claim(
@@ -271,12 +274,36 @@ def allocated_claims(
                     name=name,
                     devices=taken,
                     pods=pods,
-                    has_other_users=len(users) > len(pods),
+                    has_other_users=len(users) > len(pods) + groups,
+                    is_of_group=groups > 0,
                     since=as_text(as_object(status.get("allocation")).get("allocationTimestamp"))
                     or as_text(metadata.get("creationTimestamp")),
                 )
             )
     return found
+
+
+def _is_group(user: Mapping[str, Any]) -> bool:
+    return user.get("resource") == "podgroups" and user.get("apiGroup") == "scheduling.k8s.io"
+
+
+def claims_by_group(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """The claims of a pod that is in a PodGroup of Kubernetes; some may be reserved for that."""
+    spec = as_object(pod.get("spec"))
+    if not as_object(spec.get("schedulingGroup")):
+        return ()
+    return tuple(name for _, name in claim_names(pod) if name)
+
+
+def claim_names(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each claim of the pod by its entry in the spec; without a name if it is not made yet."""
+    statuses = {
+        as_text(one.get("name")): as_text(one.get("resourceClaimName"))
+        for _, one in as_objects(as_object(pod.get("status")).get("resourceClaimStatuses"))
+    }
+    for _, claim in as_objects(as_object(pod.get("spec")).get("resourceClaims")):
+        entry = as_text(claim.get("name"))
+        yield entry, as_text(claim.get("resourceClaimName")) or statuses.get(entry, "")
 
 
 def waiting_devices(claim: Mapping[str, Any], profile: Profile) -> Mapping[str, int]:

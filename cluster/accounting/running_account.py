@@ -12,6 +12,7 @@ from cluster.accounting.account import (
     NodeLoad,
     Object,
     PodSize,
+    PodsWithClaims,
     count_claims,
     count_pod,
     given_twice,
@@ -193,9 +194,9 @@ class RunningAccount:
         for device in devices.values():
             offered[device.node].append(device)
         self._offered = dict(offered)
-        owners = {key: pod.owner for key, pod in self._pods.items() if pod.has_claims}
+        pods = PodsWithClaims(self._pods.values())
         self._claim_consumers = _by_node(
-            count_claims(self._claims.values(), devices, owners, self._profile)
+            count_claims(self._claims.values(), devices, pods, self._profile)
         )
         self._changed |= before | {*self._offered, *self._claim_consumers}
         self._claims_changed = False

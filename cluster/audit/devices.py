@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
+from cluster.accounting.claims import claims_by_group
 from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
 from cluster.accounting.device_status import SickDevice, device_statuses, sick_devices
 from cluster.accounting.pod_requests import has_terminated
@@ -60,10 +61,14 @@ class DeviceRemarks:
         self._holders = DeviceHolders(profile)
         self._uids: dict[tuple[bool, Holder], str] = {}
         self._users: dict[tuple[bool, Holder], list[_User]] = {}
+        self._members: dict[Holder, list[_User]] = {}
+        """The pods of PodGroups by their claims: a claim may be reserved for the group."""
 
     def add(self, raw: Object) -> None:
         """Add an object, if it is a pod or a claim with devices."""
         kind, status = raw.get("kind"), as_object(raw.get("status"))
+        if kind == "Pod" and not has_terminated(raw):
+            self._add_member(raw)
         if kind == "ResourceClaim" and status.get("allocation"):
             self._holders.add_claim(raw)
             used_by = [
@@ -82,6 +87,17 @@ class DeviceRemarks:
             for sick in sick_devices(raw, self._profile):
                 place = (sick.node, sick.resource, sick.device)
                 self.sick.setdefault(place, []).append(sick)
+
+    def _add_member(self, pod: Object) -> None:
+        metadata = as_object(pod.get("metadata"))
+        user = _User(as_text(metadata.get("name")), as_text(metadata.get("uid")))
+        for claim in claims_by_group(pod):
+            holder = Holder(as_text(metadata.get("namespace")), claim)
+            self._members.setdefault(holder, []).append(user)
+
+    def _users_of(self, holder: Holder, *, is_claim: bool) -> Iterator[_User]:
+        members = self._members.get(holder, ()) if is_claim else ()
+        yield from dict.fromkeys((*self._users[is_claim, holder], *members))
 
     def _keep(self, raw: Object, users: list[_User], *, is_claim: bool) -> None:
         key = is_claim, _holder(raw)
@@ -107,7 +123,7 @@ class DeviceRemarks:
         """Yield each fault at each pod that uses the device."""
         for twice in self._holders.given_twice():
             for holder in twice.holders:
-                for user in self._users[twice.device.is_of_driver, holder]:
+                for user in self._users_of(holder, is_claim=twice.device.is_of_driver):
                     pod = ObjectRef("Pod", "", holder.namespace, user.name)
                     yield DeviceFault(
                         pod=pod, uid=user.uid, reason=_SHARED, note=self._note(twice, holder)

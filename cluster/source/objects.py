@@ -163,6 +163,9 @@ DEPLOYMENTS = Resource("deployments", "Deployment", "apps")
 PRIORITY_CLASSES = Resource(
     "priorityclasses", "PriorityClass", "scheduling.k8s.io", is_namespaced=False
 )
+POD_GROUPS = Resource(
+    "podgroups", "PodGroup", "scheduling.k8s.io", ("v1beta1", "v1alpha3", "v1alpha2")
+)
 ENDPOINTS = Resource("endpointslices", "EndpointSlice", "discovery.k8s.io")
 SLICES = Resource(
     "resourceslices", "ResourceSlice", _ALLOCATION, _ALLOCATION_VERSIONS, is_namespaced=False

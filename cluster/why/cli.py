@@ -147,7 +147,7 @@ def lines(found: Explanation) -> Iterator[str]:
     for line in found.defaults:
         yield from _wrapped(f"{_sentence(line)}.", "")
     verdict = _sentence(found.verdict)
-    if found.placed is not None:
+    if found.placed is not None and not found.group:
         may = "may have" if found.unchecked else "have"
         yield f"{found.placed:,} of its {found.wanted:,} pods {may} room."
         if found.answer is Answer.CANNOT and found.placed != found.wanted:

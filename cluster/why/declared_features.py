@@ -20,13 +20,13 @@ _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 
 
 class NeededFeatures:
-    """The features that a pod with `spec` needs, each with the field that needs it.
+    """The features that a pod with `spec` needs, and which of them nodes declare.
 
     Where no node declares any feature, a pod that does not exist yet may lose the field.
     """
 
     def __init__(self, spec: Mapping[str, Any], nodes: Iterable[Node], *, exists: bool) -> None:
-        self._fields = dict(_needed(spec))
+        self._fields = needed_features(spec)
         self._is_known = exists or any(node.declared_features for node in nodes)
 
     @property
@@ -50,6 +50,11 @@ class NeededFeatures:
             words=(f"the kubelet does not declare the feature {feature}, which {field} needs",),
             remedy=f"use a kubelet that has the feature {feature}, or leave {field} out",
         )
+
+
+def needed_features(spec: Mapping[str, Any]) -> dict[str, str]:
+    """The features that a pod with `spec` needs, each with the field that needs it."""
+    return dict(_needed(spec))
 
 
 def _needed(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from cluster.accounting.account import CountedPod
@@ -29,6 +30,7 @@ from cluster.source.objects import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_GROUPS,
     PRIORITY_CLASSES,
     QUOTAS,
     RESOURCE_FLAVORS,
@@ -50,8 +52,10 @@ from cluster.source.objects import (
 from cluster.why.admission import admit
 from cluster.why.cards.card_rooms import KAI_KEYS
 from cluster.why.cards.divided_cards import SELECTING
+from cluster.why.declared_features import needed_features
 from cluster.why.devices.allocator import DeviceAllocator
 from cluster.why.explanation import (
+    DEFAULT_SCHEDULER,
     Classes,
     Explanation,
     Namespace,
@@ -71,6 +75,7 @@ from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
 from cluster.why.pod_devices import claims_in, is_claim
+from cluster.why.pod_groups import PodGroup, group_name
 from cluster.why.queues import QueueHurdles, Queues, find_queue_hurdles
 from cluster.why.volumes.known import Known, KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes
@@ -89,8 +94,8 @@ from rules.workloads.referred_objects import add_objects, new_builder
 
 _LOOKED_AT = (
     *("affinity", "nodeSelector", "overhead", "resourceClaims", "resources", "schedulerName"),
-    *("preemptionPolicy", "priority", "priorityClassName", "schedulingGates", "tolerations"),
-    "topologySpreadConstraints",
+    *("preemptionPolicy", "priority", "priorityClassName", "schedulingGates", "schedulingGroup"),
+    *("tolerations", "topologySpreadConstraints"),
 )
 """The fields of a pod's spec that an explanation looks at, beside containers and volumes."""
 _PLAIN_VOLUMES = frozenset(
@@ -128,6 +133,8 @@ class Explainer:
         self._waiting: list[Object] = []
         self.named: list[Object] = []
         self.owned: list[Object] = []
+        self._pods_of_groups: Counter[tuple[str, str]] = Counter()
+        self._bound_of_groups: Counter[tuple[str, str]] = Counter()
         self._placed = PlacedPods(self._labels_of_namespace)
         snapshot.objects(NODES)
         if isinstance(error := snapshot.missing.get(NODES), MissingRightError):
@@ -153,6 +160,9 @@ class Explainer:
         )
 
     def _add(self, pod: Object, counted: CountedPod | None) -> None:
+        if counted is not None and (group := group_name(pod)):
+            self._pods_of_groups[counted.namespace, group] += 1
+            self._bound_of_groups[counted.namespace, group] += bool(counted.node)
         if counted is not None and counted.node:
             self._placed.add(pod, counted.requests)
         elif counted is not None:
@@ -169,7 +179,7 @@ class Explainer:
 
     def explain(self, pod: Object) -> Explanation:
         """Return why a pod of the cluster is Pending."""
-        return self._explain(pod, exists=True)
+        return self._explain_existing(pod)
 
     def explain_pending(self) -> Iterator[Explanation]:
         """Return why each pod that waits for a node does so, in the order of the list."""
@@ -196,13 +206,48 @@ class Explainer:
             found = known.get(key)
             if found is None:
                 scope = self._namespace
-                found = known[key] = self._explain(pod, exists=True, scope=scope)
+                found = known[key] = self._explain_existing(pod, scope)
             yield found._replace(
                 namespace=namespace_in(pod),
                 name=name_of(pod),
                 scheduler=scheduler_message(pod),
                 since=as_text(metadata.get("creationTimestamp")),
             )
+
+    def _explain_existing(self, pod: Object, scope: str | None = "") -> Explanation:
+        """Return why a pod is Pending, or the first of its PodGroup without room beside others."""
+        group = self._group_of(pod)
+        explain = partial(self._explain, pod, exists=True, scope=scope, group=group)
+        found = explain()
+        if group is None or group.missing <= 1 or not found.fitting or found.hurdles or found.node:
+            return found
+        found = found._replace(group=group.name)
+        if len({_key(one, self._placed) for one in self._waiting_of_group(pod, group)}) == 1:
+            return self._beside_equals(pod, group.missing, found, explain, exists=True)
+        doubt = (
+            f"whether {group.missing:,} pods of its PodGroup {group.name}, which are not alike, "
+            "find room at the same time"
+        )
+        return found._replace(unchecked=(*found.unchecked, doubt))
+
+    def _group_of(self, pod: Object) -> PodGroup | None:
+        """Return the PodGroup of a pod of kube-scheduler; None without one, or if it is not known.
+
+        Other schedulers may read such a group in other ways.
+        """
+        name, home = group_name(pod), namespace_in(pod)
+        if not name or as_object(pod.get("spec")).get("schedulerName") != DEFAULT_SCHEDULER:
+            return None
+        raw = self._snapshot.by_name(POD_GROUPS, home).get(name)
+        if raw is None and POD_GROUPS in self._snapshot.missing:
+            return None
+        key = home, name
+        return PodGroup(name, raw, self._pods_of_groups[key], self._bound_of_groups[key])
+
+    def _waiting_of_group(self, pod: Object, group: PodGroup) -> Iterator[Object]:
+        for one in self._waiting:
+            if group_name(one) == group.name and namespace_in(one) == namespace_in(pod):
+                yield one
 
     def explain_held(self) -> list[Explanation]:
         """Return why there are no pods of the object that is asked for: Kueue, or a Job, says it.
@@ -325,7 +370,24 @@ class Explainer:
             return found._replace(wanted=count)
         home = self._namespace_of_new(pod)
         made = admit(pod, home.name, home.limit_ranges, self._classes.runtime).pod
-        uncounted = uncounted_resources(made, self._nodes, {}, exists=False)
+        explain = partial(self._explain, pod, exists=False, beside=beside)
+        return self._beside_equals(made, count, found, explain, exists=False)
+
+    def _beside_equals(
+        self,
+        made: Object,
+        count: int,
+        found: Explanation,
+        explain: Callable[..., Explanation],
+        *,
+        exists: bool,
+    ) -> Explanation:
+        """Return how many of `count` pods like `made` have room, and why the next one has none.
+
+        `found` is the answer about one of them, and `explain` gives it about other nodes and placed
+        pods.
+        """
+        uncounted = uncounted_resources(made, self._nodes, {}, exists=exists)
         ahead = nominated_ahead(made, self._placed, self._classes)
         wanted = Wanted(made, uncounted, nodes=self._nodes, placed=self._placed, ahead=ahead)
         copies = self._copies(wanted, frozenset(found.fitting), count)
@@ -341,10 +403,10 @@ class Explainer:
                 for node in self._nodes
             ]
             others = self._placed.with_copies(made, copies)
-            found = self._explain(pod, exists=False, nodes=nodes, placed=others, beside=beside)
+            found = explain(nodes=nodes, placed=others)._replace(group=found.group)
         elif wanted.asks_of_a_card:
             found = found._replace(unchecked=(*found.unchecked, "how its pods fit on the cards"))
-        if _are_of_one_pod(Volumes(made, self._volumes, self._placed, exists=False), made):
+        if _are_of_one_pod(Volumes(made, self._volumes, self._placed, exists=exists), made):
             doubt = "how many of its pods a node can have, because of their volumes"
             found = found._replace(unchecked=(*found.unchecked, doubt))
         if wanted.is_about_itself:
@@ -370,10 +432,11 @@ class Explainer:
         placed: PlacedPods | None = None,
         scope: str | None = "",
         beside: Iterable[Object] = (),
+        group: PodGroup | None = None,
     ) -> Explanation:
         """`scope` is the namespace whose claims are read; None for all.
 
-        `beside` are claims and templates that will exist too.
+        `beside` are claims and templates that will exist too, and `group` is that of the pod.
         """
         claims = templates = None
         if as_object(pod.get("spec")).get("resourceClaims"):
@@ -391,7 +454,7 @@ class Explainer:
         return explain(
             pod,
             self._nodes if nodes is None else nodes,
-            namespace=namespace._replace(claims=claims, templates=templates),
+            namespace=namespace._replace(claims=claims, templates=templates, group=group),
             devices=lambda: self._devices,
             placed=self._placed if placed is None else placed,
             classes=self._classes,
@@ -623,6 +686,7 @@ def _key(pod: Object, placed: PlacedPods) -> str:
     if status.get("nominatedNodeName"):
         named.append(metadata.get("name"))  # room is kept for itself
     named += [labels.get(key) for key in label_keys(pod)]
+    named += needed_features(spec)
     marks = [*label_marks(pod, placed), *spread_marks(pod)]
     looked_at = [spec.get(key) for key in _LOOKED_AT]
     parts = [named, marks, looked_at, containers, volumes, claims]

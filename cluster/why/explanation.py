@@ -22,12 +22,13 @@ from cluster.why.nodes import Node
 from cluster.why.placed.pods import Nominated, PlacedPods, host_ports, namespace_of
 from cluster.why.placed.preemption import nodes_with_victims, priority_of
 from cluster.why.pod_devices import Claims, PodDevices
+from cluster.why.pod_groups import PodGroup, group_name
 from cluster.why.volumes.known import KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes
 from reports.formats import some
 from rules.base.json_values import as_object, as_objects, as_text
 
-_DEFAULT = "default-scheduler"
+DEFAULT_SCHEDULER = "default-scheduler"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _AGAINST = "podAntiAffinity"
 _DEVICES_AND_LATER = frozenset({"DynamicResources", "NodeDeclaredFeatures"})
@@ -53,6 +54,7 @@ class Explanation(NamedTuple):
     - `other_scheduler`: the scheduler that decides about it, if that is not kube-scheduler.
     - `wanted`, `placed`: of how many equal pods this is one, and for how many there is room; None
       if no user asked. With too little room, the explanation is that of the next pod.
+    - `group`: the PodGroup because of which so many pods must find room at the same time.
     - `since`: when it was created; empty if it does not exist yet.
     - `evicting`: the nodes from which kube-scheduler may evict pods of lower priority for it.
     - `scheduler`: what kube-scheduler has said last, if the pod has it.
@@ -81,6 +83,7 @@ class Explanation(NamedTuple):
     evicting: tuple[str, ...] = ()
     is_unfinished: bool = False
     is_admitted: bool = False
+    group: str = ""
 
     @property
     def answer(self) -> Answer:
@@ -135,6 +138,15 @@ class Explanation(NamedTuple):
 
     @property
     def _nodes_verdict(self) -> str:
+        if not self.group or self.placed in {None, self.wanted}:
+            return self._verdict_of_nodes
+        return (
+            f"its PodGroup {self.group} needs room for {self.wanted:,} pods at the same time, and "
+            f"there is some for {self.placed:,}; about the next: {self._verdict_of_nodes}"
+        )
+
+    @property
+    def _verdict_of_nodes(self) -> str:
         if self.fitting:
             may = "may" if self.unchecked else "can"
             return f"{_nodes(len(self.fitting))} {may} take it: {some(self.fitting)}"
@@ -162,6 +174,7 @@ class Namespace(NamedTuple):
     - `quotas`, `limit_ranges`: what the API server looks at as it creates a pod.
     - `name`: where a pod is created that names no namespace itself.
     - `kueue`: why Kueue holds the pod back.
+    - `group`: the PodGroup of the pod; None if it is not known, or the pod is in none.
     """
 
     claims: Mapping[str, Object] | None = None
@@ -170,6 +183,7 @@ class Namespace(NamedTuple):
     name: str = ""
     templates: Mapping[str, Object] | None = None
     kueue: tuple[Hurdle, ...] = ()
+    group: PodGroup | None = None
 
 
 def _no_classes() -> Mapping[str, Object]:
@@ -262,7 +276,8 @@ def _explained(context: _Context, class_by_resource: Mapping[str, str]) -> Expla
     claims = namespace.claims
     hurdles = [*admitted.hurdles]
     quotas = () if exists else namespace.quotas
-    hurdles += find_hurdles(pod, wanted.requests, claims, quotas, namespace.kueue)
+    group = namespace.group.hurdles if namespace.group else ()
+    hurdles += find_hurdles(pod, wanted.requests, claims, quotas, namespace.kueue, group)
     if not wanted.node_name:
         hurdles += [*volumes.hurdles, *devices.hurdles]
     else:
@@ -328,6 +343,10 @@ def _unknown(
         if not context.exists:
             yield from _unknown_to_kubelet(wanted, fitting)
         return
+    if context.namespace.group:
+        yield from context.namespace.group.doubts
+    elif (name := group_name(context.admitted.pod)) and not _other_scheduler(context.admitted.pod):
+        yield f"whether its PodGroup {name} keeps it waiting"
     yield from context.volumes.unknown
     yield from devices.unknown
     if context.placed is None:
@@ -342,7 +361,7 @@ def _unknown(
 
 def _other_scheduler(pod: Mapping[str, Any]) -> str:
     name = as_text(as_object(pod.get("spec")).get("schedulerName"))
-    return "" if name == _DEFAULT else name
+    return "" if name == DEFAULT_SCHEDULER else name
 
 
 def uncounted_resources(
@@ -425,6 +444,7 @@ def to_document(found: Explanation) -> dict[str, Any]:
         "unchecked": list(found.unchecked),
         "wanted": found.wanted,
         "placed": found.placed,
+        "group": found.group or None,
         "since": found.since or None,
         "evicting": list(found.evicting),
     }

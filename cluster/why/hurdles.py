@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cluster.accounting.claims import claim_names
 from cluster.accounting.pod_requests import Requests, amount_of
 from cluster.source.objects import Object
 from cluster.why.amounts import NANO, amount_text
@@ -31,11 +32,13 @@ def find_hurdles(
     claims: Mapping[str, Object] | None,
     quotas: Iterable[Object],
     kueue: Iterable[Hurdle] = (),
+    group: Iterable[Hurdle] = (),
 ) -> Iterator[Hurdle]:
     """Yield the hurdles of a pod that asks for `requests`, before nodes are looked at.
 
     `claims` are those of the namespace by name, None if they are not known; `quotas` those that
-    count for the pod. `kueue` says why Kueue holds the pod back, if it is known.
+    count for the pod. `kueue` says why Kueue holds the pod back, if it is known, and `group` what
+    keeps kube-scheduler from looking at the pods of its PodGroup.
     """
     spec, status = as_object(pod.get("spec")), as_object(pod.get("status"))
     node_name = as_text(spec.get("nodeName"))
@@ -52,6 +55,7 @@ def find_hurdles(
             f"it waits for the scheduling gates {names}",
             "whoever has set them removes them: of Kueue, admission to a queue does",
         )
+    yield from group
     for quota in quotas:
         yield from _exceeded(quota, requests)
     if claims is not None and not node_name:
@@ -89,17 +93,6 @@ def _exceeded(quota: Object, requests: Requests) -> Iterator[Hurdle]:
                 f"{amount_text(resource, amount_of(hard))} are left",
                 "release what others of the namespace have, or raise the quota",
             )
-
-
-def claim_names(pod: Object) -> Iterator[tuple[str, str]]:
-    """Each claim of the pod by its entry in the spec; without a name if it is not made yet."""
-    statuses = {
-        as_text(one.get("name")): as_text(one.get("resourceClaimName"))
-        for _, one in as_objects(as_object(pod.get("status")).get("resourceClaimStatuses"))
-    }
-    for _, claim in as_objects(as_object(pod.get("spec")).get("resourceClaims")):
-        entry = as_text(claim.get("name"))
-        yield entry, as_text(claim.get("resourceClaimName")) or statuses.get(entry, "")
 
 
 def _missing_claims(pod: Object, claims: Mapping[str, Object]) -> Iterator[Hurdle]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from cluster.accounting.claims import claim_names
 from cluster.source.objects import CLAIM_TEMPLATES, CLAIMS, Object
 from cluster.why.devices.allocator import Allocation, DeviceAllocator, Verdict
 from cluster.why.devices.requests import ClaimRequest, read_claim, requests_of_containers
 from cluster.why.filters import Obstacle
-from cluster.why.hurdles import Hurdle, claim_names
+from cluster.why.hurdles import Hurdle
 from cluster.why.node_affinity import selects
 from cluster.why.nodes import Node
 from rules.base.json_values import as_object, as_objects, as_text

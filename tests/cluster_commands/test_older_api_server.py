@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -34,16 +33,9 @@ POD = {
 }
 
 
-def minor_version_of(programs: Programs) -> int:
-    """The minor version of the API server, such as 31."""
-    command = [str(programs["kube-apiserver"]), "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return int(said.split(".")[1])
-
-
 @pytest.fixture(scope="module")
 def older(control_plane_programs: Programs) -> Iterator[ControlPlane]:
-    missing = [*MISSING, *[CLAIMS] * (minor_version_of(control_plane_programs) >= CLAIMS_SINCE)]
+    missing = [*MISSING, *[CLAIMS] * (control_plane_programs.minor_version >= CLAIMS_SINCE)]
     flags = [
         f"--runtime-config={','.join(missing)}",
         "--disable-admission-plugins=ValidatingAdmissionPolicy",

@@ -196,9 +196,8 @@ def test_pods_that_share_a_device_or_have_a_sick_one_get_an_event(
         spec = {"nodeName": "n", "containers": containers}
         return {"metadata": metadata, "spec": spec, "status": status}
 
-    def allocated(name: str, pod: str) -> dict[str, Any]:
+    def allocated(name: str, user: dict[str, Any]) -> dict[str, Any]:
         result = {"driver": "gpu.nvidia.com", "pool": "n", "device": "gpu-7"}
-        user = {"resource": "pods", "name": pod, "uid": f"uid-of-{pod}"}
         allocation = {"devices": {"results": [result]}}
         metadata = {"name": name, "namespace": "ml", "uid": f"uid-of-{name}"}
         return {"metadata": metadata, "status": {"allocation": allocation, "reservedFor": [user]}}
@@ -208,9 +207,17 @@ def test_pods_that_share_a_device_or_have_a_sick_one_get_an_event(
         given("second", "ml", "2031-03-01T09:00:00Z", "Unhealthy"),
         given("theirs", "other", "2031-03-01T10:00:00Z", "Healthy"),
     ]
-    claims = [allocated("one", "with-one"), allocated("two", "with-two")]
+    # The pod of a group has a claim that is reserved for the group.
+    claim = {"name": "card", "resourceClaimName": "two"}
+    spec = {"schedulingGroup": {"podGroupName": "train"}, "resourceClaims": [claim]}
+    named = {"name": "with-two", "namespace": "ml", "uid": "uid-of-with-two"}
+    pods.append({"metadata": named, "spec": {**spec, "nodeName": "n", "containers": []}})
+    claims = [
+        allocated("one", {"resource": "pods", "name": "with-one", "uid": "uid-of-with-one"}),
+        allocated("two", {"resource": "podgroups", "apiGroup": "scheduling.k8s.io"}),
+    ]
     listed = {
-        "/api/v1/pods": Listed(3, pods.__getitem__),
+        "/api/v1/pods": Listed(4, pods.__getitem__),
         "/apis/resource.k8s.io/v1/resourceclaims": Listed(2, claims.__getitem__, "ResourceClaim"),
     }
     with paged_server(listed) as served:

@@ -81,6 +81,8 @@ class World:
         if self.chance.random() < 0.3:
             claim = f"claim-{self.chance.choice(CLAIMS)}"
             spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+            if self.chance.random() < 0.5:
+                spec["schedulingGroup"] = {"podGroupName": "train"}
         metadata: dict[str, Any] = {"name": name, "namespace": "ml", "uid": name}
         if self.chance.random() < 0.3:
             metadata["annotations"] = {"gpu-memory": "20000"}
@@ -105,6 +107,8 @@ class World:
             node = self.chance.choice(NODES)
             result = {"driver": DRIVER, "pool": node, "device": "gpu-0", "request": "gpu"}
             users = [{"resource": "pods", "name": f"pod-{n}"} for n in self.chance.sample(PODS, 2)]
+            if self.chance.random() < 0.3:
+                users = [{"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "t"}]
             allocated = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
             requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
             raw = {

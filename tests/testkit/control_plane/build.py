@@ -90,6 +90,11 @@ class Programs:
         """The version that the API server reports, such as `v1.37.2`."""
         return run([str(self["kube-apiserver"]), "--version"]).split()[-1]
 
+    @property
+    def minor_version(self) -> int:
+        """The minor version of the API server: 37 of `v1.37.2`."""
+        return int(self.version.split(".")[1])
+
 
 def programs() -> Programs:
     """The programs of the release to test; built if necessary.

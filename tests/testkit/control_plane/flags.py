@@ -123,6 +123,11 @@ def scheduler(kubeconfig: Path) -> list[str]:
     return [f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
 
 
+def feature_gates(names: Sequence[str]) -> list[str]:
+    """The argument that switches these on."""
+    return [f"--feature-gates={','.join(f'{name}=true' for name in names)}"] if names else []
+
+
 def kwok(kubeconfig: Path, stages: Sequence[Path]) -> list[str]:
     """The arguments of kwok, which simulates the kubelets of the nodes with its annotation."""
     return [

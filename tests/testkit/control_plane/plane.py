@@ -22,7 +22,8 @@ class ControlPlane(Cluster):
     default a temporary one; `NAME.log` has the output of the program NAME. Without
     `controllers` there are only etcd and the API server: no pod is scheduled, and no pods are
     created from a Deployment; `without_controllers` are single ones of kube-controller-manager that
-    do not run. `api_server_flags` are added to the flags of the API server.
+    do not run. `api_server_flags` are added to the flags of the API server; `feature_gates` are
+    switched on in all programs of Kubernetes.
     `go_settings` are added to the environment of all programs, which are written in Go.
     `services` are the first three numbers of the Services' addresses, if these are not to be
     loopback addresses.
@@ -36,6 +37,7 @@ class ControlPlane(Cluster):
         controllers: bool = True,
         without_controllers: Sequence[str] = (),
         api_server_flags: Sequence[str] = (),
+        feature_gates: Sequence[str] = (),
         services: str = "",
         go_settings: Mapping[str, str] = FEWER_COLLECTIONS,
     ) -> None:
@@ -43,7 +45,7 @@ class ControlPlane(Cluster):
         self._folder = folder
         self._controllers = controllers
         self._without_controllers = without_controllers
-        self._flags = api_server_flags
+        self._flags, self._feature_gates = api_server_flags, feature_gates
         self._services = services
         self._go_settings = go_settings
         self._stack = ExitStack()
@@ -57,6 +59,7 @@ class ControlPlane(Cluster):
                 controllers=self._controllers,
                 without_controllers=self._without_controllers,
                 api_server_flags=self._flags,
+                feature_gates=self._feature_gates,
                 services=self._services,
                 go_settings=self._go_settings,
             )

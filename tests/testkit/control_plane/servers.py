@@ -28,8 +28,8 @@ class Servers:
 
     Without `controllers` there are only etcd and the API server; `without_controllers` are single
     ones of kube-controller-manager that do not run. `api_server_flags` are added to
-    the flags of the API server, and `go_settings` to the environment of all programs. Raises
-    BuildError if a program is missing.
+    the flags of the API server, and `go_settings` to the environment of all programs;
+    `feature_gates` are switched on. Raises BuildError if a program is missing.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Servers:
         controllers: bool,
         without_controllers: Sequence[str],
         api_server_flags: Sequence[str],
+        feature_gates: Sequence[str] = (),
         services: str = "",
         go_settings: Mapping[str, str] = FEWER_COLLECTIONS,
     ) -> None:
@@ -52,6 +53,7 @@ class Servers:
             raise BuildError("the folder `stages` of kwok is missing")
         self.settings = flags.Settings(folder, free_port(), free_port(), free_port(), services)
         self.authority = Authority(folder)
+        self._feature_gates = flags.feature_gates(feature_gates)
         self._api_server_flags = list(api_server_flags)
         hosts = ["127.0.0.1", "localhost", "kubernetes.default.svc", f"{self.settings.services}.1"]
         self._server = self.authority.issue("kube-apiserver", hosts=hosts)
@@ -71,11 +73,11 @@ class Servers:
             return
         arguments = (self.kubeconfig, self.authority.file, self._tokens)
         manager = flags.controller_manager(*arguments, without=self._without_controllers)
-        self._start("kube-controller-manager", manager)
+        self._start("kube-controller-manager", manager + self._feature_gates)
         # With its own name: gpuward lets it write what no other user may.
         own = self.authority.issue("scheduler", common_name="system:kube-scheduler")
         kubeconfig = self.write_kubeconfig("scheduler", _files(own))
-        self._start("kube-scheduler", flags.scheduler(kubeconfig))
+        self._start("kube-scheduler", flags.scheduler(kubeconfig) + self._feature_gates)
         self._start("kwok", flags.kwok(self.kubeconfig, self._stages))
 
     def restart_api_server(self) -> None:
@@ -145,7 +147,7 @@ class Servers:
     def _start_api_server(self) -> None:
         arguments = (self.authority.file, self._server, self._tokens)
         own = flags.api_server(self.settings, *arguments)
-        self._start("kube-apiserver", own + self._api_server_flags)
+        self._start("kube-apiserver", own + self._feature_gates + self._api_server_flags)
         # It compiles the policies of files before it answers.
         self.wait("GET", "/readyz", seconds=240)
 
