@@ -214,6 +214,60 @@ def test_shares_of_a_device_are_given_until_its_capacity_is_used(why: Asked) -> 
     assert "gpu-0 has 40Gi of memory, of which others have some, and 20Gi is asked" in out
 
 
+RANGE = {"min": "8Gi", "max": "32Gi", "step": "8Gi"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "asked", "reason"),
+    [
+        ({"default": "8Gi", "validRange": RANGE}, "17Gi", ""),
+        (
+            {"default": "8Gi", "validRange": RANGE},
+            "25Gi",
+            "25Gi is asked, for which a claim takes 32",
+        ),
+        (
+            {"default": "8Gi", "validRange": RANGE},
+            "33Gi",
+            "does not give 33Gi of memory, by its requestPolicy",
+        ),
+        ({"default": "20Gi", "validValues": ["10Gi", "20Gi"]}, "1Gi", ""),
+        (
+            {"default": "20Gi", "validValues": ["10Gi", "20Gi"]},
+            "21Gi",
+            "does not give 21Gi of memory",
+        ),
+        ({"default": "10Gi"}, None, ""),
+        ({"default": "30Gi"}, None, "and a claim takes 30Gi"),
+    ],
+)
+def test_a_device_gives_its_capacity_in_certain_amounts(
+    why: Asked, policy: dict[str, Any], asked: str | None, reason: str
+) -> None:
+    memory = {"value": "40Gi", "requestPolicy": policy}
+    shared = device("gpu-0", allowMultipleAllocations=True, capacity={"memory": memory})
+    other = claim("other", has=("a/gpu-0",))
+    (result,) = other["status"]["allocation"]["devices"]["results"]
+    result |= {"shareID": "s", "consumedCapacity": {"memory": "16Gi"}}
+    asks = claim(capacity={"requests": {"memory": asked}}) if asked else claim()
+    objects = (node("a", 0), device_class(), offer("a", shared), asks, other, pod(**WANTS_K))
+    status, out = why(*objects, name="p")
+    assert status == (CANNOT if reason else CAN)
+    assert reason in out
+
+
+def test_fractions_of_a_step_are_not_known(why: Asked) -> None:
+    """Releases of Kubernetes round them differently."""
+    policy = {"default": "1", "validRange": {"min": "1", "step": "500m"}}
+    cores = {"cores": {"value": "8", "requestPolicy": policy}}
+    shared = offer("a", device("gpu-0", allowMultipleAllocations=True, capacity=cores))
+    asks = claim(capacity={"requests": {"cores": "2"}})
+    objects = (node("a", 0), device_class(), shared, asks, pod(**WANTS_K))
+    status, out = why(*objects, name="p")
+    assert status == NOT_KNOWN
+    assert "which amounts of its capacity the device gpu-0 gives" in out
+
+
 def test_constraints_choose_devices_that_go_together(why: Asked) -> None:
     asks = claim(count=2)
     asks["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]

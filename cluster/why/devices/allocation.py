@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from cluster.source.objects import Object
+from cluster.why.devices.capacity import asked_of, is_enough, nano_of
+from cluster.why.devices.errors import FatalError, NotKnownError
 from cluster.why.devices.features import Features
 from cluster.why.devices.pools import Device, DeviceKey, Pool
 from cluster.why.devices.requests import MAX_DEVICES, ClaimRequest, Constraint, Request
 from cluster.why.devices.selectors import Selection, select
 from rules.base.json_values import as_object, as_objects, as_text
-from rules.base.quantity import Quantity, parse
 from rules.engine.bounds import StepLimit
 
 _MAX_STEPS = 20_000
@@ -26,21 +27,6 @@ TOO_MANY_CHOICES = "whether one of very many choices of devices does"
 _EFFECTS = ("NoSchedule", "NoExecute")
 Selectors: TypeAlias = Mapping[str, tuple[str, ...]]
 """The selectors of each DeviceClass that there is."""
-
-
-class NotKnownError(Exception):
-    """The answer depends on something that is not read here; the text says on what.
-
-    `may_end` says why the allocator may end its search for all nodes; empty if it does not.
-    """
-
-    def __init__(self, text: str, may_end: str = "") -> None:
-        super().__init__(text)
-        self.may_end = may_end
-
-
-class FatalError(Exception):
-    """The allocator ends its search for all nodes; the text says why."""
 
 
 class Holdings:
@@ -91,14 +77,6 @@ class Holdings:
         return key in self.holders or key in self.used
 
 
-def nano_of(value: object) -> int:
-    """A quantity in units of 1e-9. Raises NotKnownError for a value that is none."""
-    parsed = parse(value)
-    if isinstance(parsed, Quantity):
-        return parsed.nano
-    raise NotKnownError(f"the quantity {value!r}")
-
-
 def untolerated_taint(device: Device, request: Request) -> Mapping[str, Any] | None:
     """The first taint of `device` that keeps it from `request`."""
     return next(
@@ -120,33 +98,6 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     operator = as_text(toleration.get("operator")) or "Equal"
     same = as_text(toleration.get("value")) == as_text(taint.get("value"))
     return operator == "Exists" or (operator == "Equal" and same)
-
-
-def asked_of(device: Device, request: Request) -> Mapping[str, int] | None:
-    """Return how much of each capacity of `device` the request takes; None if the device lacks one.
-
-    Raises NotKnownError if the device says which amounts it gives.
-    """
-    wanted = request.capacity
-    if not wanted.keys() <= device.amounts.keys():
-        return None
-    has_policy = any("requestPolicy" in as_object(raw) for raw in device.amounts.values())
-    if has_policy and (wanted or device.is_shared):
-        raise NotKnownError(f"which amounts of its capacity the device {device.name} gives")
-    return {name: nano_of(wanted.get(name, total_of(raw))) for name, raw in device.amounts.items()}
-
-
-def total_of(capacity: object) -> object:
-    """The quantity of a capacity of a device; before version v1beta1 it was the capacity itself."""
-    return capacity.get("value") if isinstance(capacity, dict) else capacity
-
-
-def is_enough(device: Device, asked: Mapping[str, int] | None, used: Mapping[str, int]) -> bool:
-    """Return whether a device has what is `asked` of it, beside what is `used`."""
-    return asked is not None and all(
-        asked[name] + used.get(name, 0) <= nano_of(total_of(raw))
-        for name, raw in device.amounts.items()
-    )
 
 
 class Attempt(NamedTuple):

@@ -11,11 +11,10 @@ from cluster.source.objects import Object, name_of
 from cluster.why.devices.allocation import (
     TOO_MANY_CHOICES,
     Attempt,
-    FatalError,
     Holdings,
-    NotKnownError,
     try_to_allocate,
 )
+from cluster.why.devices.errors import FatalError, NotKnownError
 from cluster.why.devices.features import (
     EXTENDED_RESOURCES,
     OFF_BY_DEFAULT,

@@ -7,16 +7,10 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from cluster.why.devices.allocation import (
-    Attempt,
-    NotKnownError,
-    asked_of,
-    is_enough,
-    left_of,
-    nano_of,
-    total_of,
-    untolerated_taint,
-)
+from cluster.why.amounts import amount_text
+from cluster.why.devices.allocation import Attempt, left_of, untolerated_taint
+from cluster.why.devices.capacity import amount_given, asked_of, is_enough, nano_of, total_of
+from cluster.why.devices.errors import NotKnownError
 from cluster.why.devices.pools import Device, Pool
 from cluster.why.devices.requests import ClaimRequest, Request
 from cluster.why.devices.selectors import Selection
@@ -194,13 +188,20 @@ def _unselected(attempt: Attempt, device: Device, request: Request) -> _Refusal 
 
 
 def _lack(device: Device, request: Request, used: Mapping[str, int]) -> str:
-    for name, asked in request.capacity.items():
+    for name in request.capacity:
         if name not in device.amounts:
             return f"has no {name} to give"
-        total = total_of(device.amounts[name])
-        if nano_of(asked) + used.get(name, 0) > nano_of(total):
+    for name, capacity in device.amounts.items():
+        asked, total = request.capacity.get(name), total_of(capacity)
+        given = amount_given(device, capacity, asked)
+        if given is None:
+            return f"does not give {asked or total} of {name}, by its requestPolicy"
+        if given + used.get(name, 0) > nano_of(total):
             rest = ", of which others have some," if used.get(name) else ""
-            return f"has {total} of {name}{rest} and {asked} is asked"
+            wanted = f"{asked} is asked" if asked else f"a claim takes {amount_text(name, given)}"
+            if asked and given != nano_of(asked):
+                wanted += f", for which a claim takes {amount_text(name, given)}"
+            return f"has {total} of {name}{rest} and {wanted}"
     return "has no more to share"
 
 

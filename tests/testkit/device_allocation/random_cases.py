@@ -187,6 +187,8 @@ class Cases:
             ]
         if self._is_new and self._is(0.1):
             made["allowMultipleAllocations"] = True
+        if self._is_new and self._is(0.2):
+            made["capacity"].update(self._amounts_by_policy())
         if self._is(0.02):
             made["bindingConditions"] = ["ready"]
             made["bindingFailureConditions"] = ["failed"]
@@ -201,6 +203,30 @@ class Cases:
         if spec.get("perDeviceNodeSelection"):
             made.update(self._selection_of_device())
         return made
+
+    def _amounts_by_policy(self) -> dict[str, Any]:
+        random = self._random
+        amounts: dict[str, Any] = {}
+        ranges = (
+            {"min": "5Gi"},
+            {"min": "5Gi", "max": "40Gi"},
+            {"min": "8Gi", "max": "40Gi", "step": "8Gi"},
+            {"min": "0", "step": "3Gi"},
+        )
+        policies = [{"default": "8Gi", "validRange": one} for one in ranges[:3]]
+        policies += [
+            {"default": "0", "validRange": ranges[3]},
+            {"default": "10Gi", "validValues": ["10Gi", "20Gi", "40Gi"]},
+            {"default": "10Gi"},
+        ]
+        amounts["memory"] = {"value": "80Gi", "requestPolicy": random.choice(policies)}
+        if self._is(0.5):
+            cores = {
+                "default": random.choice(("0", "25")),
+                "validRange": {"min": "0", "max": "100"},
+            }
+            amounts["cores"] = {"value": "100", "requestPolicy": cores}
+        return amounts
 
     def _attributes(self) -> dict[str, Any]:
         random = self._random
@@ -283,9 +309,9 @@ class Cases:
                 )
             ]
         if self._is_new and self._is(0.15):
-            asked = {"memory": random.choice(("10Gi", "40Gi", "90Gi"))}
-            if self._is(0.1):
-                asked["cores"] = "1"
+            asked = {"memory": random.choice(("10Gi", "40Gi", "90Gi", "1Gi", "9000Mi"))}
+            if self._is(0.2):
+                asked["cores"] = random.choice(("1", "60", "101"))
             made["capacity"] = {"requests": asked}
         return made
 
@@ -306,7 +332,9 @@ class Cases:
                 if device.get("allowMultipleAllocations"):
                     result["shareID"] = f"share-{number}"
                     if self._is(0.8):
-                        result["consumedCapacity"] = {"memory": random.choice(("10Gi", "40Gi"))}
+                        result["consumedCapacity"] = {
+                            "memory": random.choice(("10Gi", "40Gi", "72Gi"))
+                        }
                 elif self._is(0.1):
                     result["adminAccess"] = True
                 results.append(result)
