@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -133,8 +133,8 @@ class Explainer:
         self._waiting: list[Object] = []
         self.named: list[Object] = []
         self.owned: list[Object] = []
-        self._pods_of_groups: Counter[tuple[str, str]] = Counter()
         self._bound_of_groups: Counter[tuple[str, str]] = Counter()
+        self._waiting_of_groups: dict[tuple[str, str], list[Object]] = defaultdict(list)
         self._placed = PlacedPods(self._labels_of_namespace)
         snapshot.objects(NODES)
         if isinstance(error := snapshot.missing.get(NODES), MissingRightError):
@@ -161,8 +161,11 @@ class Explainer:
 
     def _add(self, pod: Object, counted: CountedPod | None) -> None:
         if counted is not None and (group := group_name(pod)):
-            self._pods_of_groups[counted.namespace, group] += 1
-            self._bound_of_groups[counted.namespace, group] += bool(counted.node)
+            key = counted.namespace, group
+            if counted.node:
+                self._bound_of_groups[key] += 1
+            else:
+                self._waiting_of_groups[key].append(pod)
         if counted is not None and counted.node:
             self._placed.add(pod, counted.requests)
         elif counted is not None:
@@ -222,7 +225,8 @@ class Explainer:
         if group is None or group.missing <= 1 or not found.fitting or found.hurdles or found.node:
             return found
         found = found._replace(group=group.name)
-        if len({_key(one, self._placed) for one in self._waiting_of_group(pod, group)}) == 1:
+        waiting = self._waiting_of_groups[namespace_in(pod), group.name]
+        if len({_key(one, self._placed) for one in waiting}) == 1:
             return self._beside_equals(pod, group.missing, found, explain, exists=True)
         doubt = (
             f"whether {group.missing:,} pods of its PodGroup {group.name}, which are not alike, "
@@ -241,13 +245,8 @@ class Explainer:
         raw = self._snapshot.by_name(POD_GROUPS, home).get(name)
         if raw is None and POD_GROUPS in self._snapshot.missing:
             return None
-        key = home, name
-        return PodGroup(name, raw, self._pods_of_groups[key], self._bound_of_groups[key])
-
-    def _waiting_of_group(self, pod: Object, group: PodGroup) -> Iterator[Object]:
-        for one in self._waiting:
-            if group_name(one) == group.name and namespace_in(one) == namespace_in(pod):
-                yield one
+        bound = self._bound_of_groups[home, name]
+        return PodGroup(name, raw, bound + len(self._waiting_of_groups[home, name]), bound)
 
     def explain_held(self) -> list[Explanation]:
         """Return why there are no pods of the object that is asked for: Kueue, or a Job, says it.
