@@ -22,7 +22,8 @@ from cluster.source.registered import is_own, registered_mode
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
 from lint.options import add_policy_options
-from policies.loading import POLICY_FILE, PolicyError, load_policy
+from policies import POLICY_FILE
+from policies.loading import PolicyError, load_policy
 from policies.policy import Policy
 from reports.formats import many, some
 from rules.base.json_values import as_object, as_text

@@ -17,6 +17,7 @@ from kubeyaml import (
     read,
     split,
 )
+from policies import POLICY_FILE
 from policies.policy import DEFAULT_PROFILES, Policy
 from policies.problems import Problem
 from policies.profiles import ProfileError, merged_profile
@@ -210,8 +211,6 @@ def _duplicate_key_problems(document: Document) -> Iterator[Problem]:
         yield duplicate.path, f"the key {duplicate.path[-1]!r} is here twice"
 
 
-POLICY_FILE = "gpuward.yaml"
-"""The name of a policy file, also as a key of the chart's ConfigMap."""
 MAX_POLICY_BYTES = 4 * MAX_POLICY_CHARACTERS  # UTF-8 has at most 4 bytes a character
 
 

@@ -23,7 +23,8 @@ from cluster.source.options import (
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
 from lint.options import add_policy_options
-from policies.loading import POLICY_FILE, PolicyError, default_policy, load_policy
+from policies import POLICY_FILE
+from policies.loading import PolicyError, default_policy, load_policy
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_text
 from sources.policy_file import PolicyChoice

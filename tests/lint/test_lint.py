@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from lint import cli
-from reports import explain
-from reports.formats import FORMATS
+from reports import FORMATS, explain
 from rules.all_rules import ALL_RULES
 from rules.engine.fixing import check as real_check
 from tests.testkit.paths import ROOT
