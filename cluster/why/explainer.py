@@ -51,6 +51,7 @@ from cluster.why.admission import admit
 from cluster.why.cards.card_rooms import KAI_KEYS
 from cluster.why.cards.divided_cards import SELECTING
 from cluster.why.devices.allocator import DeviceAllocator
+from cluster.why.devices.pod_devices import claims_in, is_claim
 from cluster.why.explanation import (
     Classes,
     Explanation,
@@ -70,7 +71,6 @@ from cluster.why.placed.disks import disks_of
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
-from cluster.why.pod_devices import claims_in, is_claim
 from cluster.why.queues import QueueHurdles, Queues, find_queue_hurdles
 from cluster.why.volumes.known import Known, KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes

@@ -60,6 +60,16 @@ def test_help_needs_no_extra(module: str, command: str) -> None:
     assert done.stdout.startswith(f"usage: gpuward {command}")
 
 
+COMMANDS_WITH_RULES = ["audit", "conformance", "console", "doctor", "gpus", "init", "serve", "why"]
+
+
+@pytest.mark.parametrize("module", ["rules.catalog.index", "yaml"])
+@pytest.mark.parametrize("command", COMMANDS_WITH_RULES)
+def test_help_loads_no_rules_and_no_reader_of_yaml(command: str, module: str) -> None:
+    done = run_without(module, command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("file", "installer"),
     [("pipx_metadata.json", "pipx install --force"), ("uv-receipt.toml", "uv tool install")],
