@@ -17,9 +17,10 @@ Of labels that name models, such as `cloud.google.com/gke-accelerator` and Karpe
 [unknown-node-label-value](unknown-node-label-value.md) does: in what chooses nodes, in the
 `requirements` by which a NodePool or a NodeOverlay of Karpenter chooses machines, and in the fields
 that stand for such labels: `gpu.type`, `gpu.driverVersion` and `tpu.type` of the priorities of a
-ComputeClass, and `guestAccelerator` of Config Connector's ContainerNodePool. It compares the first
-500 different names and the first 100 different values of an object: the one behind them is a
-finding.
+ComputeClass, and what names the card in a ContainerNodePool of Config Connector, an InstanceGroup
+of kOps, a worker of Gardener, and a GCPMachineTemplate or GCPMachinePool of Cluster API
+(`guestAccelerators` and their like). It compares the first 500 different names and the first 100
+different values of an object: the one behind them is a finding.
 
 Why it matters
 --------------
