@@ -60,7 +60,9 @@ def test_help_needs_no_extra(module: str, command: str) -> None:
     assert done.stdout.startswith(f"usage: gpuward {command}")
 
 
-COMMANDS_WITH_RULES = ["audit", "conformance", "console", "doctor", "gpus", "init", "serve", "why"]
+COMMANDS_WITH_RULES = [
+    *("audit", "conformance", "console", "doctor", "gpus", "init", "modes", "serve", "why"),
+]
 
 
 @pytest.mark.parametrize("module", ["rules.catalog.index", "yaml"])
