@@ -14,8 +14,8 @@ from cluster.accounting.account import CountedPod
 from cluster.accounting.running_account import RunningAccount
 from cluster.accounting.usage import Usage
 from cluster.api.errors import ForbiddenError
+from cluster.audit import Refuser
 from cluster.audit.audit import AuditResult, audit
-from cluster.audit.evaluation import Refuser
 from cluster.audit.policy_reports import KINDS
 from cluster.audit.trend import NAME as TREND_NAME
 from cluster.audit.trend import Day, days_of
@@ -48,11 +48,11 @@ from cluster.source.registered import is_own
 from cluster.source.release import homes
 from cluster.webhooks.decision_log import CONTAINER, DecisionLog
 from cluster.why.devices.allocator import DeviceAllocator
+from cluster.why.devices.pod_devices import claims_in
 from cluster.why.explainer import Explainer
 from cluster.why.explanation import Answer, Explanation, Namespace, explain
 from cluster.why.nodes import read_node
 from cluster.why.placed.room_makers import RoomMaker, room_makers
-from cluster.why.pod_devices import claims_in
 from console.pages.decisions import WebhookFacts, exceptions_of, failure_policies_of, modes_of
 from console.pages.findings import FixPreview, fix_preview
 from console.pages.gpus import Teams

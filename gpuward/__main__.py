@@ -50,8 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not package or os.path.isdir(os.path.join(home, package)):
             raise  # a module of gpuward itself: a bug, not a missing extra
         extra = COMMANDS[verb][1]
-        wanted = f"'{_source_folder() or 'gpuward'}[{extra}]'" if extra else "gpuward"
-        hint = f"`{_installer()} {wanted}`"
+        hint = f"`{_installer()} {_requirement(extra) if extra else 'gpuward'}`"
         sys.stderr.write(f"gpuward {verb} needs the package {package}: {hint}\n")
         return 2
 
@@ -71,22 +70,31 @@ def _installer() -> str:
     return "pip install"
 
 
-def _source_folder() -> str:
-    """The folder from which gpuward was installed, such as a clone; empty if it was from none.
+def _requirement(extra: str) -> str:
+    """The argument that installs gpuward with `extra` from where it was installed, for a shell.
 
-    Source: PEP 610, which says what installers write into `direct_url.json`.
+    Sources: PEP 610, which says what installers write into `direct_url.json` about folders, such as
+    a clone, repositories and archives, and PEP 508, which says how a requirement names a URL.
     """
     import json  # noqa: PLC0415  # after the import path
     from importlib import metadata  # noqa: PLC0415
+    from shlex import quote  # noqa: PLC0415
     from urllib.parse import urlsplit  # noqa: PLC0415
     from urllib.request import url2pathname  # noqa: PLC0415
 
     try:
         text = metadata.distribution("gpuward").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
-        return ""
+        text = None
     origin = json.loads(text) if text else {}
-    return url2pathname(urlsplit(origin["url"]).path) if "dir_info" in origin else ""
+    wanted, url = f"gpuward[{extra}]", origin.get("url", "")
+    if "dir_info" in origin:
+        return quote(f"{url2pathname(urlsplit(url).path)}[{extra}]")
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
+    if folder := origin.get("subdirectory"):
+        url += f"#subdirectory={folder}"
+    return quote(f"{wanted} @ {url}" if url else wanted)
 
 
 def _broken_stream(error: OSError, *, is_input_closed: bool) -> str:

@@ -54,7 +54,7 @@ COMMANDS = {
         "write a report: which ways to a GPU a cluster closes",
     ),
     "modes": (
-        "cluster.modes",
+        "cluster.modes.cli",
         "cluster",
         "show the modes of namespaces, and change them in bulk",
     ),

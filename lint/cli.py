@@ -11,7 +11,8 @@ from lint.options import parse_lint_settings
 from lint.run import find_policies, run_linter, with_default_paths
 from lint.settings import InputSettings, LintSettings
 from policies.loading import PolicyError
-from reports.formats import FORMATS_WITH_EDITS, ReportStyle, writer_of
+from reports import FORMATS_WITH_EDITS
+from reports.formats import ReportStyle, writer_of
 from reports.results import InputNotEvaluated, Results
 from rules.finding import Action
 from sources.sources import DISK, UsageError, reduce_garbage_collection

@@ -5,20 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from lint.settings import (
-    FixSettings,
-    InputSettings,
-    LintSettings,
-    RenderSettings,
-    ReportSettings,
-)
-from policies.loading import POLICY_FILE
+from policies import POLICY_FILE
 from policies.problems import path_pattern_problem
-from reports.formats import FORMATS
-from sources.policy_file import PolicyChoice
-from sources.sources import STANDARD_INPUT
+from reports import FORMATS
+from sources import STANDARD_INPUT
 from terminal import CommandParser
+
+if TYPE_CHECKING:
+    from lint.settings import LintSettings
 
 # What helm reads as a version of Kubernetes (Masterminds/semver, `NewVersion`).
 _VERSION_PATTERN = r"v?[0-9]+(\.[0-9]+){0,2}(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?"
@@ -200,6 +196,8 @@ with --fix, the findings that count are those that remain
 def parse_lint_settings(arguments: list[str], prog: str = "gpuward lint") -> LintSettings:
     """Return the settings that the command line of `gpuward lint` gives, or of `gpuward fix`."""
     options = lint_parser(prog).parse_args(arguments)
+    from lint.settings import FixSettings, ReportSettings  # noqa: PLC0415  # help does without
+
     settings = input_settings(options)
     return settings._replace(
         inputs=settings.inputs._replace(staged=options.staged, changed_since=options.changed_since),
@@ -238,6 +236,10 @@ def _fix_arguments(options: argparse.Namespace, arguments: list[str]) -> tuple[s
 
 def input_settings(options: argparse.Namespace) -> LintSettings:
     """Return what the options of `add_input_options` say; the rest of the settings is default."""
+    # They take long to load, and help does without.
+    from lint.settings import InputSettings, LintSettings, RenderSettings  # noqa: PLC0415
+    from sources.policy_file import PolicyChoice  # noqa: PLC0415
+
     return LintSettings(
         policy=PolicyChoice(options.policy, tuple(options.profile), isolated=options.isolated),
         inputs=InputSettings(

@@ -17,18 +17,11 @@ from policies.problems import path_pattern_problem
 from reports.results import Remark, Results
 from rules.engine.rule_set import RuleSet
 from rules.profile.context import Context
+from sources import STANDARD_INPUT
 from sources.kustomization_files import Kustomizations
 from sources.paths import Exclusion, inputs
 from sources.policy_file import Policies
-from sources.sources import (
-    DISK,
-    STANDARD_INPUT,
-    FileTree,
-    Input,
-    InputFile,
-    UsageError,
-    may_be_large,
-)
+from sources.sources import DISK, FileTree, Input, InputFile, UsageError, may_be_large
 
 if TYPE_CHECKING:
     from io import BufferedReader

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from sources import STANDARD_INPUT
 from sources.policy_file import PolicyChoice
-from sources.sources import STANDARD_INPUT
 
 
 class InputSettings(NamedTuple):

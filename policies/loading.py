@@ -17,6 +17,7 @@ from kubeyaml import (
     read,
     split,
 )
+from policies import POLICY_FILE
 from policies.policy import DEFAULT_PROFILES, Policy
 from policies.problems import Problem
 from policies.profiles import ProfileError, merged_profile
@@ -210,8 +211,6 @@ def _duplicate_key_problems(document: Document) -> Iterator[Problem]:
         yield duplicate.path, f"the key {duplicate.path[-1]!r} is here twice"
 
 
-POLICY_FILE = "gpuward.yaml"
-"""The name of a policy file, also as a key of the chart's ConfigMap."""
 MAX_POLICY_BYTES = 4 * MAX_POLICY_CHARACTERS  # UTF-8 has at most 4 bytes a character
 
 
@@ -253,27 +252,42 @@ def read_policy_content(file: str, read_file: ReadFile = read_policy_file) -> tu
 def is_of_another_program(content: bytes) -> bool:
     """Return whether `content` is a file of another program, although it is called as a policy.
 
-    That is a manifest of another kind, or YAML without any key that is, or nearly is, one of a
-    policy, such as a workflow of GitHub Actions. A ConfigMap that holds a policy counts as
-    one. An empty file and one that cannot be read may be meant as a policy, unless it is the
-    template of a manifest of another kind.
+    That is a manifest of another kind or of another API, or YAML without any key that is, or nearly
+    is, one of a policy, such as a workflow of GitHub Actions. A ConfigMap that holds a policy
+    counts as one. An empty file and one that cannot be read may be meant as a policy, unless its
+    kind and API are others and it is no ConfigMap with a key that is called as a policy; the
+    template of such a ConfigMap is of another program.
     """
     text = ""
     try:
         text = decode(content)
         chunks = islice(split(text), MAX_DOCUMENTS)
         documents = [found for chunk in chunks if (found := read(chunk, _YAML_LIMITS))]
+        values: list[Any] = [document.value for document in documents]
     except EncodingError:
         return False
     except YamlError:
-        head = dict(re.findall(_HEAD_PATTERN, text))
-        return head.keys() == {"apiVersion", "kind"} and not _may_be_policy(head)
-    return bool(documents) and not any(_may_be_policy(document.value) for document in documents)
+        values = list(_heads(text))
+    return bool(values) and not any(_may_be_policy(value) for value in values)
 
 
 # `rulez` is as like to `rules` as this, and `releases` is not.
 _LIKENESS = 0.8
 _HEAD_PATTERN = re.compile(r"^(apiVersion|kind):[ \t]*[\"']?([^\s#\"']+)", re.MULTILINE)
+_POLICY_KEY_PATTERN = re.compile(rf"[\s{{,\"']{re.escape(POLICY_FILE)}[\"']?[ \t]*:")
+
+
+def _heads(text: str) -> Iterator[dict[str, object]]:
+    """Yield what the documents in `text`, which is no YAML, say about their kinds and APIs.
+
+    Documents that say nothing of both are left out.
+    """
+    for document in re.split("^---", text, flags=re.MULTILINE):
+        head: dict[str, object] = dict(re.findall(_HEAD_PATTERN, document))
+        if _POLICY_KEY_PATTERN.search(document) and "{{" not in document:
+            head["data"] = {POLICY_FILE: ""}
+        if head.keys() >= {"apiVersion", "kind"}:
+            yield head
 
 
 def _may_be_policy(value: Any) -> bool:
@@ -281,7 +295,7 @@ def _may_be_policy(value: Any) -> bool:
         return True
     raw = as_object(value)
     kind, version = raw.get("kind"), raw.get("apiVersion")
-    if kind == "Policy":
+    if kind == "Policy" and not isinstance(version, str):
         return True
     # Few files need them.
     from difflib import get_close_matches  # noqa: PLC0415
@@ -289,9 +303,14 @@ def _may_be_policy(value: Any) -> bool:
     from policies.validation import policy_schema  # noqa: PLC0415
 
     if isinstance(kind, str) and isinstance(version, str):
-        in_config_map = kind == "ConfigMap" and POLICY_FILE in as_object(raw.get("data"))
-        is_like = get_close_matches(kind.lower(), ["policy"], cutoff=_LIKENESS)
-        return in_config_map or bool(is_like) or "gpuward" in version.lower()
+        if "gpuward" in version.lower():
+            return True
+        if kind == "ConfigMap":
+            return POLICY_FILE in as_object(raw.get("data"))
+        group, slash, _ = version.lower().rpartition("/")
+        is_api_like = get_close_matches(group, ["gpuward", "gpuward.io"], cutoff=_LIKENESS)
+        is_kind_like = get_close_matches(kind.lower(), ["policy"], cutoff=_LIKENESS)
+        return bool(is_kind_like and (is_api_like or not slash))
     known = list(policy_schema()["properties"])
     return any(get_close_matches(as_text(key), known, n=1, cutoff=_LIKENESS) for key in raw)
 

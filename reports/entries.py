@@ -11,7 +11,7 @@ from typing import NamedTuple
 from reports.findings import LEVEL_BY_ACTION, LocatedFinding
 from reports.formats import ReportStyle, affected_objects_text, rule_page_url, why_not_fixed
 from reports.results import Results
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 from terminal import printable
 
 # Fingerprints, by which other programs recognise a finding that they have seen before.

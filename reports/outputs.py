@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import NamedTuple
 
-from reports.formats import FORMATS, ReportStyle, writer_of
+from reports import FORMATS
+from reports.formats import ReportStyle, writer_of
 from reports.results import Results
 from sources.manifests import File
 from sources.sources import MANIFEST_ENDINGS, InputFile, Source, UsageError

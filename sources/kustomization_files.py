@@ -14,12 +14,12 @@ from rules.base.json_values import as_object, as_objects, as_text
 from rules.base.traits import KEY_WORDS, VARIABLE_WORDS
 from rules.gpu.images import is_cuda_image
 from rules.profile.context import Context
+from sources import STANDARD_INPUT
 from sources.containment import is_inside
 from sources.sources import (
     KUSTOMIZATION_FILES,
     MANIFEST_ENDINGS,
     MAX_BYTES,
-    STANDARD_INPUT,
     FileTree,
     SkippedSource,
 )

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
+from sources import STANDARD_INPUT
 from sources.containment import relative_path_inside
 from sources.sources import (
-    STANDARD_INPUT,
     Input,
     InputFile,
     SkippedSource,

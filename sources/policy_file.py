@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from policies import POLICY_FILE
 from policies.loading import (
     MAX_POLICY_BYTES,
-    POLICY_FILE,
     PolicyError,
     is_of_another_program,
     load_policy_file,

@@ -17,6 +17,7 @@ from kubeyaml import (
     decode,
     read,
 )
+from sources import STANDARD_INPUT
 from sources.containment import is_inside
 from terminal import reason_of
 
@@ -111,7 +112,6 @@ TEMPLATE_ENDINGS = (
 )
 # What people put behind the name of a file that others copy and change.
 _SAMPLE_ENDINGS = ("dist", "example", "sample")
-STANDARD_INPUT = "<stdin>"
 # An object must have an apiVersion, unless an escape or a tag hides the word.
 _SIGNS_OF_OBJECTS = ("apiVersion", "\\", "!")
 # Where a key may stand: at the beginning of a line, or anywhere in one that begins in flow style.

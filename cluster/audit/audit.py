@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from cluster.api.errors import ClusterError, ForbiddenError, MissingError
+from cluster.audit import Refuser
 from cluster.audit.devices import DeviceRemarks
 from cluster.audit.evaluation import (
     AdminAccessRemarks,
     Evaluated,
     ObjectEvaluator,
     PodRemarks,
-    Refuser,
 )
 from cluster.audit.facts import (
     CLUSTER_SCOPED,

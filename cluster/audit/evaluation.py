@@ -7,10 +7,11 @@ import json
 import marshal
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import has_terminated
 from cluster.accounting.pods_without_gpu import RULE
+from cluster.audit import Refuser
 from cluster.audit.facts import AuditFacts, kind_of
 from cluster.audit.period import ALWAYS, Period
 from cluster.audit.replicas import MARSHAL_VERSION, replica_key
@@ -62,11 +63,6 @@ _NOWHERE = Span(0, 0, 0, 0)
 _EXCERPT = 120  # characters
 # Findings that are kept until those of one owner are merged, which bounds memory
 _UNMERGED = 20_000
-
-
-Refuser: TypeAlias = Literal["webhook", "policies"]
-"""The part that refuses in mode `deny`: the webhook, after its fixes, or exported policies."""
-REFUSERS: tuple[Refuser, ...] = get_args(Refuser)
 
 
 class Evaluated(NamedTuple):

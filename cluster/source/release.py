@@ -15,9 +15,10 @@ from cluster.source.objects import (
     SourceError,
 )
 from cluster.source.registered import is_own
+from policies import POLICY_FILE
 from policies.controller_files import EXCEPTIONS_FILE, parse_exceptions
 from policies.gpu_exceptions import acceptances
-from policies.loading import POLICY_FILE, PolicyError, load_policy
+from policies.loading import PolicyError, load_policy
 from policies.policy import Policy
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.engine.rule_set import PolicyException

@@ -54,6 +54,7 @@ from cluster.why.cards.card_rooms import KAI_KEYS
 from cluster.why.cards.divided_cards import SELECTING
 from cluster.why.declared_features import needed_features
 from cluster.why.devices.allocator import DeviceAllocator
+from cluster.why.devices.pod_devices import claims_in, is_claim
 from cluster.why.explanation import (
     DEFAULT_SCHEDULER,
     Classes,
@@ -66,7 +67,6 @@ from cluster.why.explanation import (
 )
 from cluster.why.filters import Wanted
 from cluster.why.hurdles import Hurdle
-from cluster.why.kueue import Kueue, is_admitted, is_called, is_held_by_kueue
 from cluster.why.nodes import Node, read_node
 from cluster.why.own_webhook import OwnWebhook
 from cluster.why.placed.affinity import label_marks
@@ -74,9 +74,9 @@ from cluster.why.placed.disks import disks_of
 from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
-from cluster.why.pod_devices import claims_in, is_claim
-from cluster.why.pod_groups import PodGroup, group_name
-from cluster.why.queues import QueueHurdles, Queues, find_queue_hurdles
+from cluster.why.queueing.kueue import Kueue, is_admitted, is_called, is_held_by_kueue
+from cluster.why.queueing.pod_groups import PodGroup, group_name
+from cluster.why.queueing.queues import QueueHurdles, Queues, find_queue_hurdles
 from cluster.why.volumes.known import Known, KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes
 from policies.loading import default_policy

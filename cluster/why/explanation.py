@@ -15,14 +15,14 @@ from cluster.why.cards.card_rooms import COUNTED_BY_SCHEDULERS
 from cluster.why.cards.divided_cards import PERCENTAGES
 from cluster.why.declared_features import NeededFeatures
 from cluster.why.devices.allocator import DeviceAllocator
+from cluster.why.devices.pod_devices import Claims, PodDevices
 from cluster.why.filters import Wanted
 from cluster.why.groups import NodeGroup, Refusals, group_nodes
 from cluster.why.hurdles import Hurdle, find_hurdles
 from cluster.why.nodes import Node
 from cluster.why.placed.pods import Nominated, PlacedPods, host_ports, namespace_of
 from cluster.why.placed.preemption import nodes_with_victims, priority_of
-from cluster.why.pod_devices import Claims, PodDevices
-from cluster.why.pod_groups import PodGroup, group_name
+from cluster.why.queueing.pod_groups import PodGroup, group_name
 from cluster.why.volumes.known import KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes
 from reports.formats import some

@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from cluster.source.objects import Object
+from cluster.why.devices.pod_devices import is_claim
 from cluster.why.explanation import Explanation
 from cluster.why.explanation import to_document as explained_document
-from cluster.why.pod_devices import is_claim
 from lint.evaluation import FixTask
 from lint.fix.fixer import FixedText, Fixer
 from lint.fix.preview import Preview

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from policies.loading import POLICY_FILE
+from policies import POLICY_FILE
 from sources.containment import is_inside
 from terminal import CommandParser, reason_of
 

@@ -15,7 +15,7 @@ from reports.findings import ACTION_BY_LEVEL, LocatedFinding, SuppressedFinding
 from reports.formats import affected_objects_text
 from reports.results import Remark, Results
 from rules.finding import Action
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 from terminal import printable
 
 PolicyOf: TypeAlias = Callable[[str], Policy]

@@ -10,7 +10,7 @@ from io import BufferedReader
 from typing import cast
 
 from lint.language_server.policies import EditorSettings
-from policies.loading import POLICY_FILE
+from policies import POLICY_FILE
 from terminal import CommandParser, write_error
 
 _NO_PROTOCOL = "is not in the Language Server Protocol: let an editor start this command"

@@ -30,7 +30,8 @@ from lint.language_server.hover import (
     policy_hover,
 )
 from lint.language_server.policies import EditorPolicies, EditorSettings
-from policies.loading import POLICY_FILE, is_of_another_program
+from policies import POLICY_FILE
+from policies.loading import is_of_another_program
 from terminal import installed_version, printable
 
 _LOG = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 from kubeyaml.writing import write_yaml
 from lint.options import add_exclude_option
 from lint.policy import Commands
-from policies.loading import POLICY_FILE
+from policies import POLICY_FILE
 from policies.policy import parse_catalog_version
 from policies.profiles import built_in_profiles
 from rules.catalog.index import CATALOG

@@ -15,6 +15,7 @@ from typing import Any
 from kubeyaml.writing import write_yaml
 from lint.options import add_profile_option
 from lint.policy import Commands
+from policies import POLICY_FILE
 from policies.effective import (
     DescribePosition,
     EffectiveRule,
@@ -22,7 +23,6 @@ from policies.effective import (
     effective_rules,
 )
 from policies.loading import (
-    POLICY_FILE,
     PolicyDocument,
     PolicyError,
     default_policy,

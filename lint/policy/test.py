@@ -13,6 +13,7 @@ from typing import Any
 from kubeyaml.writing import write_yaml
 from lint.options import add_profile_option
 from lint.policy import Commands
+from policies import POLICY_FILE
 from policies.cases import (
     CIRCUMSTANCES_SUFFIX,
     EXPECTED_SUFFIX,
@@ -22,7 +23,6 @@ from policies.cases import (
     stable_result,
 )
 from policies.loading import (
-    POLICY_FILE,
     PolicyDocument,
     default_policy,
     load_policy,

@@ -10,14 +10,9 @@ import sys
 from lint.fix.fixer import FixedText, WriteError
 from lint.fix.output import write_file
 from lint.policy import Commands
+from policies import POLICY_FILE
 from policies.files import digest_of, parse_extends_entry
-from policies.loading import (
-    POLICY_FILE,
-    PolicyDocument,
-    PolicyError,
-    load_policy,
-    read_policy_file,
-)
+from policies.loading import PolicyDocument, PolicyError, load_policy, read_policy_file
 from rules.base.json_values import as_object
 from sources.policy_file import nearest_policy
 from sources.sources import Source, UsageError

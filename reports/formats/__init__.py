@@ -7,15 +7,8 @@ from typing import NamedTuple, TextIO
 
 from reports.findings import LocatedFinding
 from reports.results import Results, UnfixedDocument
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 from terminal import DOCS_URL, printable
-
-FORMATS = (
-    *("text", "json", "yaml", "concise", "summary", "statistics"),
-    *("html", "sarif", "github", "gitlab", "junit", "markdown", "rdjson"),
-)
-FORMATS_WITH_EDITS = frozenset({"sarif", "rdjson"})
-"""The formats that have the edits which fix a finding; these take time to find."""
 
 
 class ReportStyle(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from reports.entries import ReportEntry, entries
 from reports.formats import ReportStyle
 from reports.results import Results
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 
 _SEVERITY_BY_LEVEL = {"error": "critical", "warning": "major", "note": "info"}
 

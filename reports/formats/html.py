@@ -17,7 +17,7 @@ from reports.entries import (
 from reports.findings import LEVEL_BY_ACTION, LocatedFinding
 from reports.formats import ReportStyle, fixed_files, many
 from reports.results import Results
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 from terminal import printable
 
 

@@ -14,7 +14,7 @@ from reports.entries import NOT_EVALUATED_CODE, NOT_WRITTEN_CODE, ReportEntry, e
 from reports.findings import ACTION_BY_LEVEL
 from reports.formats import ReportStyle
 from reports.results import Results
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 
 # XML has no way to write these. Entries have no control characters.
 _ILLEGAL_PATTERN = re.compile("[\ufffe\uffff]")

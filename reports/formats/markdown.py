@@ -8,7 +8,7 @@ from typing import TextIO
 from reports.entries import ReportEntry, entries, level_counts_text
 from reports.formats import ReportStyle
 from reports.results import Results
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 
 # By this line, a script finds the comment that it wrote before, and replaces it.
 _COMMENT_MARKER = "<!-- gpuward -->"

@@ -9,7 +9,7 @@ from reports.entries import ReportEntry, entries_beside_findings, entry_of_findi
 from reports.findings import LocatedFinding
 from reports.formats import ReportStyle
 from reports.results import Results
-from sources.sources import STANDARD_INPUT
+from sources import STANDARD_INPUT
 from terminal import HOME_PAGE_URL
 
 _SEVERITY_BY_LEVEL = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}

@@ -89,6 +89,8 @@ def has_few_typos(slips: int, one: str, other: str) -> bool:
 
     A mistake is to insert, remove or change a letter, or to exchange two neighbours.
     """
+    if not slips:
+        return one == other
     length, other_length = len(one), len(other)
     if not -slips <= length - other_length <= slips:
         return False

@@ -5,8 +5,8 @@ What it does
 Finds in compose files services with `gpus`, with `devices` that are GPUs, also below
 `deploy.resources.reservations`, with the runtime `nvidia`, with `privileged` and an image that is
 known to contain CUDA, with a visible-devices variable that gives GPUs, and with a volume of
-`/dev/null` at `/var/run/nvidia-container-devices/…`, which NVIDIA's toolkit takes for a request
-where it is told to.
+`/dev/null`, or of a variable, at `/var/run/nvidia-container-devices/…`, which NVIDIA's toolkit
+takes for a request where it is told to.
 
 Why it matters
 --------------

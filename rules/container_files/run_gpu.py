@@ -4,11 +4,11 @@ What it does
 ------------
 Finds in shell scripts, makefiles and the files of CI systems the commands `run` and `create` of
 docker, podman and nerdctl, and `ctr run`, with an option that gives the container GPUs: `--gpus`,
-`--device` of a GPU, `--runtime nvidia`, a visible-devices variable, or a volume of `/dev/null` at
-`/var/run/nvidia-container-devices/…`, which NVIDIA's toolkit takes for a request where it is told
-to. It reads only the options before the image, and no variable or function that stands for the
-command. It also finds such a variable in `kubectl set env`, and in files of CI systems the variable
-itself, which runners hand to the containers of their jobs.
+`--device` of a GPU, `--runtime nvidia`, a visible-devices variable, or a volume of `/dev/null`, or
+of a variable, at `/var/run/nvidia-container-devices/…`, which NVIDIA's toolkit takes for a request
+where it is told to. It reads only the options before the image, and no variable or function that
+stands for the command. It also finds such a variable in `kubectl set env`, and in files of CI
+systems the variable itself, which runners hand to the containers of their jobs.
 
 Why it matters
 --------------

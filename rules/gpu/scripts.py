@@ -182,6 +182,8 @@ _RUN_FLAGS = frozenset(
 _FLAG_LETTERS = frozenset("ditPqR")
 _VOLUME_OPTIONS = frozenset({"-v", "--volume", "--mount"})
 _GPU_OPTIONS = frozenset({"--gpus", "--runtime", "--device"}) | _VOLUME_OPTIONS
+# The source and the target of a volume. A colon in a placeholder, as in `${A:-b}`, parts nothing.
+_VOLUME_PATTERN = r"((?:\$\{[^{}]*+\}|\{\{[^{}]*+\}\}|[^:])*+):([^:]*+)"
 # By these keys, whatever their case, `--mount` says what is mounted and where.
 _SOURCE_KEYS = frozenset({"source", "src"})
 _TARGET_KEYS = frozenset({"target", "destination", "dst"})
@@ -306,8 +308,8 @@ def is_gpu_device(text: str) -> bool:
 
 def is_gpu_volume(text: str) -> bool:
     """Return whether `text`, of `--volume` or `--mount`, requests a GPU of NVIDIA's toolkit."""
-    source, _, rest = text.partition(":")
-    return is_device_request(source, rest.partition(":")[0]) or _is_gpu_mount(text)
+    parts = _compiled_pattern(_VOLUME_PATTERN).match(text)
+    return _is_gpu_mount(text) or (parts is not None and is_device_request(parts[1], parts[2]))
 
 
 def _is_gpu_mount(text: str) -> bool:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text
+from rules.base.text_matching import has_placeholder
 from rules.base.traits import DEVICE_LIST_FOLDER
 from rules.gpu.commands import expand_variables
 from rules.objects.container import Container
@@ -162,12 +163,13 @@ GPU_MAJOR_NUMBERS = (195, 226, 261)
 def is_device_request(source: str, target: str) -> bool:
     """Return whether a mount of `source` at `target` requests a device from NVIDIA's toolkit.
 
-    The device `void` is none: `device-list-mount` says what becomes of it.
+    The device `void` is none: `device-list-mount` says what becomes of it. A source that is not
+    known, such as `$DEVICE`, counts as the null device: no other file is of use at such a target.
     """
     path = clean_path(target)
     name = path.removeprefix(DEVICE_LIST_PATH).lstrip("/")
     is_named = path.startswith(DEVICE_LIST_PATH) and name not in {"", "void"}
-    return is_named and clean_path(source) == NULL_DEVICE
+    return is_named and (has_placeholder(source) or clean_path(source) == NULL_DEVICE)
 
 
 def is_gpu_file(path: str) -> bool:

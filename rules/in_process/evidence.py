@@ -26,7 +26,7 @@ from rules.in_process.expression import (
 )
 from rules.in_process.images import is_agent_of_other_maker, is_platform_image, maker_of_image
 from rules.in_process.nodes import PREFERRED_TERMS, has_only_gpu_nodes, selected_labels, tolerates
-from rules.in_process.own_programs import runs_program_of_agent
+from rules.in_process.own_programs import runs_own_program, runs_program_of_agent
 from rules.in_process.requests import fits
 from rules.in_process.statement import shown
 from rules.in_process.variables import shown_variable
@@ -67,6 +67,7 @@ def evidence(profile: Profile, *, old: bool) -> tuple[Variable, ...]:
         "hintedKey": _hinted_key(profile),
         "platform": OBJECT.containers.filter(lambda c: is_platform_image(c)),
         "signsOfGpus": _signs_of_gpus(),
+        "agentsOfOtherMakers": _agents_of_other_makers(),
         "withSignOfAgent": OBJECT.withMaker.filter(_is_sign_of_agent),
         "signs": choose((OBJECT.isDaemon, _signs_of_agents()), otherwise=OBJECT.signsOfGpus),
         "evidence": choose(
@@ -137,6 +138,14 @@ def _evidence_of_variable(name: Expression, certainty: str = _CERTAIN) -> list[V
     is_gpu = any_of(*(name.startsWith(prefix) for prefix in GPU_VARIABLE_PREFIXES))
     pod = text(f"{WITH_VARIABLE} {shown_variable(name)}")
     return _evidence(pod, _word(is_gpu), certainty)
+
+
+def _agents_of_other_makers() -> Expression:
+    """Return the names of the containers of a DaemonSet with agents of other makers alone."""
+    agents = OBJECT.containers.filter(
+        lambda c: all_of(OBJECT.isDaemon, is_agent_of_other_maker(c), runs_own_program(c.raw, ()))
+    )
+    return agents.map(lambda c: string(c.name))
 
 
 def _is_sign_of_agent(c: Expression) -> Expression:

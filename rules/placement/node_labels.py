@@ -232,6 +232,12 @@ MAX_COMPARED_VALUES = 100
 No platform has as many, and to compare all that an attacker may list takes long.
 """
 FEWER_VALUES_ADVICE = "list no other values than nodes have"
+MAX_COMPARED_LABELS = 500
+"""So many labels with different names, of one object, are compared with those that are known.
+
+No node has as many.
+"""
+FEWER_LABELS_ADVICE = "list no other labels than nodes have"
 
 
 def misspelt_mode_label(profile: Profile, name: str) -> str | None:

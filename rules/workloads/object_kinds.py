@@ -102,10 +102,11 @@ def _kubeadm_fields(*place: str) -> tuple[NodeFields, ...]:
     )
 
 
-# The labels that GKE gives to nodes by these fields.
+# The labels that GKE gives to nodes by these fields. Compute Engine has the same names of GPUs.
 _GKE_GPU = "cloud.google.com/gke-accelerator"
 _GKE_TPU = "cloud.google.com/gke-tpu-accelerator"
 _GKE_DRIVER = "cloud.google.com/gke-gpu-driver-version"
+_GUEST_ACCELERATORS = ((_GKE_GPU, ("guestAccelerators", "*", "type")),)
 
 
 def _crossplane_fields(field: str) -> NodeFields:
@@ -140,19 +141,25 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
             ),
         ),
     ),
-    # kubernetes/kops docs/gpu.md, docs/instance_groups.md. Whether kOps adds taints is not known.
+    # kubernetes/kops docs/gpu.md, docs/instance_groups.md, pkg/apis/kops/v1alpha2/instancegroup.go.
+    # Whether kOps adds taints is not known.
     ("kops.k8s.io", "InstanceGroup"): (
         NodeFields(
-            ("spec",), labels=("nodeLabels",), cpu_policies=(("kubelet", _CPU_POLICY_FIELD),)
+            ("spec",),
+            labels=("nodeLabels",),
+            cpu_policies=(("kubelet", _CPU_POLICY_FIELD),),
+            choices=((_GKE_GPU, ("guestAccelerators", "*", "acceleratorType")),),
         ),
     ),
-    # gardener/gardener example/90-shoot.yaml
+    # gardener/gardener example/90-shoot.yaml, and the WorkerConfig of
+    # gardener/gardener-extension-provider-gcp docs/usage/usage.md
     ("core.gardener.cloud", "Shoot"): (
         NodeFields(
             ("spec", "provider", "workers", "*"),
             labels=("labels",),
             cpu_policies=(("kubernetes", "kubelet", _CPU_POLICY_FIELD),),
             taints=_TAINTS,
+            choices=((_GKE_GPU, ("providerConfig", "gpu", "acceleratorType")),),
         ),
     ),
     # https://docs.aws.amazon.com/eks/latest/eksctl/schema.html
@@ -206,6 +213,12 @@ NODE_POOL_KINDS: Mapping[tuple[str, str], tuple[NodeFields, ...]] = {
     ),
     ("infrastructure.cluster.x-k8s.io", "GCPManagedMachinePool"): (
         NodeFields(("spec",), labels=("kubernetesLabels",)),
+    ),
+    ("infrastructure.cluster.x-k8s.io", "GCPMachinePool"): (
+        NodeFields(("spec",), choices=_GUEST_ACCELERATORS),
+    ),
+    ("infrastructure.cluster.x-k8s.io", "GCPMachineTemplate"): (
+        NodeFields(_TEMPLATE_SPEC, choices=_GUEST_ACCELERATORS),
     ),
 }
 

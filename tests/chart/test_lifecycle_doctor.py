@@ -14,7 +14,7 @@ import yaml
 from cluster.api.connection import Connection
 from cluster.audit.cli import main as audit
 from cluster.doctor.cli import main as doctor
-from cluster.init.cli import VALUES as INIT_VALUES
+from cluster.init import VALUES as INIT_VALUES
 from cluster.init.cli import main as init
 from cluster.source.api_server import ApiServerSource
 from cluster.source.objects import SECRETS

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cluster.audit.cli import main as audit
-from cluster.modes import main as modes
+from cluster.modes.cli import main as modes
 from cluster.webhooks.cli import main as webhooks
 from policies.loading import load_policy
 from tests.testkit.admission.registered_webhook import create

@@ -61,6 +61,21 @@ def test_its_links_point_to_existing_pages_and_headings() -> None:
         assert heading in {"", *(title.lower().replace(" ", "-") for title in titles)}, url
 
 
+# A page of the documentation, with what is before it in the same word.
+PAGE = re.compile(r"([^\s`(<\"]*)docs/([\w./-]+\.md)(?:#([\w-]+))?")
+
+
+def test_what_the_chart_brings_names_pages_by_their_addresses() -> None:
+    files = (p for p in CHART.rglob("*") if p.suffix in {".yaml", ".json", ".tpl", ".txt", ".md"})
+    found = [page for file in files for page in PAGE.findall(file.read_text(encoding="utf-8"))]
+    assert len(found) > 20
+    for before, name, heading in found:
+        assert f"{before}docs/" == f"{REPOSITORY}docs/", name
+        page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+        titles = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
+        assert heading in {"", *(title.lower().replace(" ", "-") for title in titles)}, name
+
+
 def test_every_command_of_the_readme_is_valid() -> None:
     found = commands(README)
     assert len(found) == 8

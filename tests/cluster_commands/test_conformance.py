@@ -11,7 +11,7 @@ import pytest
 
 from cluster.api.errors import ClusterError, ForbiddenError, InternalError, InvalidError
 from cluster.audit.audit import audit
-from cluster.conformance import cli
+from cluster.conformance import run
 from cluster.conformance.cli import main
 from cluster.conformance.dry_runs import State, control_of
 from cluster.conformance.evidence import Evidence, gather
@@ -237,9 +237,9 @@ def test_a_namespace_that_does_not_exist_is_an_error(
     def gather_there(options: Any) -> Evidence:
         team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
         source = cast("ObjectReader", Cluster(team))
-        return cli._gather(options, source, lambda _path: NO_METRICS, lambda *_: {})  # noqa: SLF001
+        return run._gather(options, source, lambda _path: NO_METRICS, lambda *_: {})  # noqa: SLF001
 
-    monkeypatch.setattr(cli, "_of_cluster", gather_there)
+    monkeypatch.setattr(run, "_of_cluster", gather_there)
     assert main(["--isolated", "-n", "team", "-n", "tema", "-n", "x"]) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == (

@@ -13,7 +13,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from cluster.init.cli import POLICY, PRIORITY_QUOTA, VALUES, main
+from cluster.init import POLICY, PRIORITY_QUOTA, VALUES
+from cluster.init.cli import main
 from cluster.init.documents import write_values
 from cluster.init.facts import read_facts
 from cluster.source.files import FileSource

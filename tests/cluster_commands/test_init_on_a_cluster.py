@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.init.cli import POLICY, VALUES, main
+from cluster.init import POLICY, VALUES
+from cluster.init.cli import main
 from policies.loading import load_policy
 from tests.testkit.control_plane.objects import gpu_node
 from tests.testkit.control_plane.plane import ControlPlane

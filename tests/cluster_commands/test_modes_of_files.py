@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster import modes
+from cluster.modes import cli as modes
 from tests.testkit.chart.rendering import render
 
 POD = {

@@ -14,7 +14,7 @@ from cluster.audit.cli import main as audit
 from cluster.audit.evaluation import Evaluated
 from cluster.audit.pods_on_gpu_nodes import PodsOnGpuNodes
 from cluster.gpus.cli import main as gpus
-from cluster.modes import main as modes
+from cluster.modes.cli import main as modes
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.objects import ObjectReader, SourceError
 from policies.loading import default_policy

@@ -420,14 +420,14 @@ def test_a_search_that_takes_long_makes_no_answer(
     asked["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/productName"}]
     objects = (node("a", 0), device_class(), offer("a", *alike), asked, pod(**WANTS_K))
     assert why(*objects, name="p")[0] == CANNOT
-    monkeypatch.setattr("cluster.why.pod_devices._MAX_STEPS", 20)
+    monkeypatch.setattr("cluster.why.devices.pod_devices._MAX_STEPS", 20)
     status, out = why(*objects, name="p")
     assert status == NOT_KNOWN
     assert "Not known: whether one of very many choices of devices does" in out
 
 
 def test_long_selectors_count_by_their_length(why: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cluster.why.pod_devices._MAX_STEPS", 60)
+    monkeypatch.setattr("cluster.why.devices.pod_devices._MAX_STEPS", 60)
     selector = "device.driver != ''"
     for length, expected in ((1, CAN), (400, NOT_KNOWN)):
         asked = claim(selectors=[{"cel": {"expression": " && ".join([selector] * length)}}])

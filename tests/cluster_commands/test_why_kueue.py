@@ -485,8 +485,8 @@ def test_a_pod_is_told_of_its_own_template_alone(why: Asked) -> None:
 
 def test_pods_of_one_object_are_judged_once(why: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     judged, built = Mock(wraps=check), Mock(wraps=new_builder)
-    monkeypatch.setattr("cluster.why.queues.check", judged)
-    monkeypatch.setattr("cluster.why.queues.new_builder", built)
+    monkeypatch.setattr("cluster.why.queueing.queues.check", judged)
+    monkeypatch.setattr("cluster.why.queueing.queues.new_builder", built)
     objects = [ray_cluster(ray_group("a"), ray_group("b")), job(labels=QUEUED)]
     manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
     why(*NODES, cluster_queue(), QUEUE, flavor(), manifest=manifest)

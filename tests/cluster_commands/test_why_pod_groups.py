@@ -15,9 +15,9 @@ import pytest
 from cluster.accounting.account import Account
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.files import FileSource
-from cluster.why.cli import lines
 from cluster.why.explainer import Explainer
 from cluster.why.explanation import Answer, Explanation, to_document
+from cluster.why.run import lines
 from policies.loading import default_policy
 
 PROFILE = default_policy().profile

@@ -13,7 +13,8 @@ from jsonschema import Draft4Validator
 from lint.evaluation import FixTask
 from lint.fix.suggestions import edit_suggester
 from lint.linter import Linter
-from reports.formats import FORMATS, ReportStyle, writer_of
+from reports import FORMATS
+from reports.formats import ReportStyle, writer_of
 from reports.results import Results
 from rules.profile.context import Context
 from sources.policy_file import OnePolicy

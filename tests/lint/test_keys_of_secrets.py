@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from reports.formats import FORMATS
+from reports import FORMATS
 from tests.testkit.lint_command import LintCommand
 
 RULE = "visible-devices-key"

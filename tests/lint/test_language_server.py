@@ -320,6 +320,7 @@ async def test_a_file_of_another_program_that_is_called_as_a_policy_has_no_mista
     release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: a}\n"
     assert await editor.open("gpuward.yaml", release) == []
     assert await editor.change("on: push\njobs: {}\n") == []
+    assert await editor.change("apiVersion: kyverno.io/v1\nkind: Policy\n") == []
     assert len(await editor.change("kind: Policy\njobs: {}\n")) > 0
     (editor.folder / "gpuward.yaml").write_text(release)
     (found,) = await editor.open("pod.yaml", TAKER)

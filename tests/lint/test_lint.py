@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from lint import cli
-from reports import explain
-from reports.formats import FORMATS
+from reports import FORMATS, explain
 from rules.all_rules import ALL_RULES
 from rules.engine.fixing import check as real_check
 from tests.testkit.paths import ROOT
@@ -377,12 +376,20 @@ jobs:
 """
 RELEASE = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: gpuward}\n"
 TEMPLATE = "{{- if .Values.gpuward }}\napiVersion: v1\nkind: ConfigMap\n{{- end }}\n"
+KYVERNO = "apiVersion: kyverno.io/v1\nkind: Policy\nmetadata: {name: gpuward}\n"
+AUDIT = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None}]\n"
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\ndata:\n"
+MAP_TEMPLATE = f"{CONFIG_MAP}  gpuward.yaml: |\n{{{{ .Values.policy | indent 4 }}}}\n"
 COMPONENT = "spec: {inputs: {}}\n---\ngpuward: {script: [gpuward lint]}\n"
 
 
 @pytest.mark.parametrize("ending", ["yaml", "yml"])
 @pytest.mark.parametrize(
-    "text", [WORKFLOW, RELEASE, TEMPLATE, COMPONENT, f"{RELEASE}---\n{RELEASE}", "- a\n"]
+    "text",
+    [
+        *(WORKFLOW, RELEASE, TEMPLATE, COMPONENT, f"{RELEASE}---\n{RELEASE}", "- a\n"),
+        *(KYVERNO, f"{KYVERNO}spec: [\n", AUDIT, MAP_TEMPLATE, f"{CONFIG_MAP}  a: [\n"),
+    ],
 )
 def test_a_file_of_another_program_that_is_called_as_a_policy_is_none(
     lint: Lint, text: str, ending: str
@@ -415,6 +422,12 @@ def test_a_file_of_another_program_that_is_called_as_a_policy_is_none(
         """apiVersion: "gpuward.io/v1"\nkind: 'Policy'\nrules: [\n""",
         "apiVersion: gpuwrad/v1\nkind: Polcy\nrules: {}\n",
         "apiVersion: gpuward/v1\nkind: Policies\nrules: {}\n",
+        "apiVersion: v1\nkind: Policy\nrules: {}\n",
+        "apiVersion: 1\nkind: Policy\nrules: {}\n",
+        f"{CONFIG_MAP}  gpuward.yaml: [\n",
+        f"{CONFIG_MAP}  gpuward.yaml: |\n\tkind: Policy\n",
+        f"{CONFIG_MAP}  {{'gpuward.yaml': a, b}}: [\n",
+        f"kind: Policy\napiVersion: gpuward.io/v1\n---\n{RELEASE}spec: [\n",
         "\0",
     ],
 )

@@ -60,6 +60,18 @@ def test_help_needs_no_extra(module: str, command: str) -> None:
     assert done.stdout.startswith(f"usage: gpuward {command}")
 
 
+COMMANDS_WITH_RULES = [
+    *("audit", "conformance", "console", "doctor", "gpus", "init", "modes", "serve", "why"),
+]
+
+
+@pytest.mark.parametrize("module", ["rules.catalog.index", "yaml"])
+@pytest.mark.parametrize("command", COMMANDS_WITH_RULES)
+def test_help_loads_no_rules_and_no_reader_of_yaml(command: str, module: str) -> None:
+    done = run_without(module, command, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("file", "installer"),
     [("pipx_metadata.json", "pipx install --force"), ("uv-receipt.toml", "uv tool install")],
@@ -84,9 +96,28 @@ def test_a_missing_package_is_installed_by_the_program_that_installed_gpuward(
     ("origin", "wanted"),
     [
         ({"url": "file:///home/a%20b/gpuward", "dir_info": {}}, "/home/a b/gpuward[cluster]"),
-        ({"url": "file:///tmp/gpuward.whl", "archive_info": {}}, "gpuward[cluster]"),
+        (
+            {"url": "file:///tmp/gpuward.whl", "archive_info": {}},
+            "gpuward[cluster] @ file:///tmp/gpuward.whl",
+        ),
+        (
+            {
+                "url": "https://git.example.com/gpuward",
+                "vcs_info": {"vcs": "git", "requested_revision": "main", "commit_id": "4f2c"},
+            },
+            "gpuward[cluster] @ git+https://git.example.com/gpuward@4f2c",
+        ),
+        (
+            {
+                "url": "ssh://git@git.example.com/mirrors",
+                "vcs_info": {"vcs": "git", "commit_id": "4f2c"},
+                "subdirectory": "gpuward",
+            },
+            "gpuward[cluster] @ git+ssh://git@git.example.com/mirrors@4f2c#subdirectory=gpuward",
+        ),
+        ({}, "gpuward[cluster]"),
     ],
-    ids=["a clone", "a wheel"],
+    ids=["a clone", "a wheel", "a repository", "a folder of a repository", "not said"],
 )
 @pytest.mark.skipif(os.name != "posix", reason="paths of Windows are others")
 def test_a_missing_package_is_installed_from_where_gpuward_is(

@@ -132,7 +132,8 @@ def test_every_command_works_from_the_wheel(installation: Installation, tmp_path
         done = installation.run(tmp_path, "gpuward", verb, *arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"gpuward {verb} needs the package ")
-        assert done.stderr.endswith(f": `pip install 'gpuward[{extra}]'`\n")
+        wanted = f"gpuward[{extra}] @ {installation.wheel.as_uri()}"
+        assert done.stderr.endswith(f": `pip install '{wanted}'`\n")
 
 
 def test_krew_installs_a_plugin_that_needs_nothing_but_python(

@@ -1,4 +1,4 @@
-"""Of very many values of labels, a pod or pool is told that the last are not checked."""
+"""Of very many labels, or values of them, users are told that the last are not checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from policies.loading import load_policy
 from rules.engine.fixing import check
-from rules.placement.node_labels import MAX_COMPARED_VALUES
+from rules.placement.node_labels import MAX_COMPARED_LABELS, MAX_COMPARED_VALUES
 from rules.profile.context import Context
 from tests.testkit.admission.heavy_parts import heavy_pod, required, term
 from tests.testkit.cases import TODAY
@@ -67,3 +67,33 @@ def test_the_same_mode_of_many_pools_is_one_value() -> None:
     groups = [{"name": f"pool-{n}", "labels": {MODES: "cgpu"}} for n in range(1_000)]
     api = {"apiVersion": "eksctl.io/v1alpha5", "kind": "ClusterConfig"}
     assert findings({**api, "metadata": {"name": "a"}, "managedNodeGroups": groups}) == []
+
+
+def selecting_pod(labels: list[str]) -> dict[str, Any]:
+    return heavy_pod(nodeSelector=dict.fromkeys(labels, "a"))
+
+
+def demanding_pod(labels: list[str]) -> dict[str, Any]:
+    return heavy_pod(affinity=required([term(label, "Exists") for label in labels]))
+
+
+def node(labels: list[str]) -> dict[str, Any]:
+    meta = {"name": "node", "labels": dict.fromkeys(labels, "a")}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta}
+
+
+@pytest.mark.parametrize("make", [selecting_pod, demanding_pod, node])
+def test_the_first_label_that_is_not_compared_is_named(make: Any) -> None:
+    wrong = "ack.node.gpu.scheduler"
+    others = [f"ack.node.gpu.sched{number}" for number in range(10_000)]
+    few = findings(make([wrong, *others[: MAX_COMPARED_LABELS - 1]]))
+    many = findings(make([wrong, *others, "ack.node.gpu.schedul"]))
+    assert len(few) == 1
+    assert wrong in few[0]
+    assert many[0] == few[0]
+    assert len(many) == 2
+    assert f'"{others[MAX_COMPARED_LABELS - 1]}" and those behind it are not checked' in many[1]
+
+
+def test_the_same_label_many_times_is_one_label() -> None:
+    assert findings(demanding_pod(["gpu"] * 1_000)) == []

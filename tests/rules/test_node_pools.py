@@ -150,6 +150,40 @@ TAINTS: list[tuple[str, str, Callable[[Any], dict[str, Any]], Any]] = [
 ]
 
 
+# Fields that name a card of Google Cloud.
+CARD = "nvidia-t4"
+CARDS: list[tuple[str, str, dict[str, Any]]] = [
+    ("cloud.google.com", "ComputeClass", {"spec": {"priorities": [{"gpu": {"type": CARD}}]}}),
+    (
+        "container.cnrm.cloud.google.com",
+        "ContainerNodePool",
+        {"spec": {"nodeConfig": {"guestAccelerator": [{"type": CARD}]}}},
+    ),
+    (
+        "kops.k8s.io",
+        "InstanceGroup",
+        {"spec": {"guestAccelerators": [{"acceleratorType": CARD}]}},
+    ),
+    (
+        "core.gardener.cloud",
+        "Shoot",
+        {
+            "spec": {
+                "provider": {
+                    "workers": [{}, {"providerConfig": {"gpu": {"acceleratorType": CARD}}}]
+                }
+            }
+        },
+    ),
+    (
+        CAPI,
+        "GCPMachineTemplate",
+        {"spec": {"template": {"spec": {"guestAccelerators": [{"type": CARD}]}}}},
+    ),
+    (CAPI, "GCPMachinePool", {"spec": {"guestAccelerators": [{}, {"type": CARD}]}}),
+]
+
+
 def paths_of_findings(
     group: str, kind: str, body: dict[str, Any], rule: str = "unknown-node-mode"
 ) -> list[Path]:
@@ -166,6 +200,12 @@ def test_a_misspelt_label_is_found(group: str, kind: str, body: dict[str, Any]) 
     assert MISSPELT in str(find_value(body, path))
 
 
+@pytest.mark.parametrize(("group", "kind", "body"), CARDS)
+def test_a_name_that_no_card_has_is_found(group: str, kind: str, body: dict[str, Any]) -> None:
+    (path,) = paths_of_findings(group, kind, body)
+    assert find_value(body, path) == CARD
+
+
 @pytest.mark.parametrize(("group", "kind", "make", "taint"), TAINTS)
 def test_a_missing_taint_is_found_where_it_belongs(
     group: str, kind: str, make: Callable[[Any], dict[str, Any]], taint: Any
@@ -178,4 +218,5 @@ def test_a_missing_taint_is_found_where_it_belongs(
 
 
 def test_every_kind_is_tried() -> None:
-    assert {(group, kind) for group, kind, _ in POOLS} == NODE_POOL_KINDS.keys()
+    tried = {(group, kind) for group, kind, _ in (*POOLS, *CARDS)}
+    assert tried == NODE_POOL_KINDS.keys()

@@ -183,6 +183,18 @@ def test_the_objects_fit_into_the_annotation_of_kubectl_apply(
     assert captured.err == ""
 
 
+@pytest.mark.parametrize(
+    ("character", "size"),
+    [("a", 1), ("é", 2), ("<", 6), (">", 6), ("&", 6), ("\u2028", 6), ("\u2029", 6), ("\n", 2)],
+)
+def test_the_copy_of_kubectl_apply_is_as_large_as_go_writes_it(character: str, size: int) -> None:
+    sizes = [
+        annotation_bytes({"metadata": {"name": "a"}, "spec": {"text": character * number}})
+        for number in (1, 2)
+    ]
+    assert sizes[1] - sizes[0] == size
+
+
 EXPORTED = [rule.name for rule in exported_rules(default_policy().rule_set())]
 
 

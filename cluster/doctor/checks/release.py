@@ -27,7 +27,8 @@ from cluster.source.objects import (
 )
 from cluster.source.release import Home, describe, exceptions_of, policy_of, policy_text
 from cluster.webhooks.comparison import ExpectationError, differences, parse_expectation
-from policies.loading import POLICY_FILE, PolicyError, load_policy
+from policies import POLICY_FILE
+from policies.loading import PolicyError, load_policy
 from policies.policy import Policy
 from reports.formats import many
 from rules.base.json_values import as_object

@@ -10,7 +10,10 @@ GPUs: pods that request a GPU, select GPU nodes, name a GPU runtime class or run
 known to use CUDA, ROCm or another maker's devices, and exporters of GPU metrics for which the
 profile says that some rules are not run. The image does not count in pods that a DaemonSet creates:
 they may be agents, such as drivers of network cards. `/dev/shm`, `/dev/infiniband` and the like are
-fine.
+fine. So are device files of other makers than NVIDIA that an agent of such a maker sees, as Intel's
+device plugins do, if nothing lets it open them: the container of a DaemonSet whose image is in the
+maker's own folder, directly below the registry, and has a name such as `plugin` or `exporter`, and
+that runs the program of its image, without a command, a hook or a probe of its own.
 
 Why it matters
 --------------
@@ -31,7 +34,8 @@ from rules.base.json_values import display
 from rules.base.traits import HOST_PATH
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
-from rules.gpu.images import maker_of_image
+from rules.gpu.images import is_agent_of_other_maker, maker_of_image
+from rules.gpu.own_programs import runs_own_program
 from rules.gpu.visibility import (
     NODE_DEBUGGER_ADVICE,
     is_node_debugger,
@@ -75,6 +79,7 @@ DEVICE_FOLDER = "/dev"
 GPU, ACCELERATOR, PERHAPS_GPU = "a GPU", "an accelerator", "perhaps a GPU"
 GPUS, ACCELERATORS = "GPUs", "accelerators"
 REMOVAL = "remove the mount"
+_NO_PROGRAMS: frozenset[str] = frozenset()
 
 
 def check(pod: Pod, context: Context) -> Findings:
@@ -84,6 +89,7 @@ def check(pod: Pod, context: Context) -> Findings:
     ]
     if mounts and not _is_suspect(pod, context):
         mounts = [mount for mount in mounts if not _shows_other_devices_too(mount.path)]
+    mounts = [mount for mount in mounts if not _is_of_agent(mount, pod, context)]
     for group in group_by_volume(mounts):
         yield _finding(pod, max(group, key=_action), containers_of(group))
 
@@ -99,6 +105,18 @@ def _is_suspect(pod: Pod, context: Context) -> bool:
         return True
     has_image = any(maker_of_image(container.image) for container in pod.containers)
     return has_image and not is_made_by_daemon_set(pod, context)
+
+
+def _is_of_agent(mount: HostMount, pod: Pod, context: Context) -> bool:
+    """Return whether another maker's agent sees devices of such a maker, and cannot open them."""
+    is_shown = is_passthrough_file(mount.path) or maker_of_file(mount.path) not in {None, NVIDIA}
+    return (
+        is_shown
+        and _action(mount) is Action.WARN
+        and is_made_by_daemon_set(pod, context)
+        and is_agent_of_other_maker(mount.container.image)
+        and runs_own_program(mount.container, _NO_PROGRAMS)
+    )
 
 
 def _action(mount: HostMount) -> Action:
@@ -176,6 +194,10 @@ def in_process() -> tuple[Statement, ...]:
             )
         )
     )
+    is_of_agent = all_of(
+        is_in(c.name, OBJECT.agentsOfOtherMakers),
+        any_of(_is_passthrough_file_in_cel(m.path), _is_of_other_maker_in_cel(m.path)),
+    )
     worst = Statement(
         "volume",
         where=all_of(_shows_devices_in_cel(m), _opens_devices_in_cel(c, m)),
@@ -183,7 +205,7 @@ def in_process() -> tuple[Statement, ...]:
         help=_advice_in_cel(c, m),
         leaves_out=SUB_PATHS,
     )
-    others = all_of(_shows_devices_in_cel(m), not_(other_opens_devices))
+    others = all_of(_shows_devices_in_cel(m), not_(other_opens_devices), not_(is_of_agent))
     return worst, worst._replace(where=others, action="warn")
 
 
@@ -202,6 +224,11 @@ def _shows_devices_in_cel(mount: Expression) -> Expression:
 
 def _is_passthrough_file_in_cel(path: Expression) -> Expression:
     return all_of(path.startsWith("/dev/vfio"), path.matches(f"^(?:{PASSED_THROUGH})$"))
+
+
+def _is_of_other_maker_in_cel(path: Expression) -> Expression:
+    is_of_nvidia = POLICY.makers[0].files.exists(lambda f: path.matches(f))
+    return all_of(images.maker_of_file(path).size() > 0, not_(is_of_nvidia))
 
 
 def _opens_devices_in_cel(container: Expression, mount: Expression) -> Expression:

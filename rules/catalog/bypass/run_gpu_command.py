@@ -7,10 +7,10 @@ privileged and have `nvidia` or `torch` in a command, as in `--device nvidia.com
 their `command` and `args`, and in the commands of their hooks (`postStart`, `preStop`) and probes,
 the commands `run` and `create` of docker, podman and nerdctl, and `ctr run`, with an option that
 gives the new container GPUs: `--gpus`, `--device` of a GPU, `--runtime nvidia`, a visible-devices
-variable, or a volume of `/dev/null` at `/var/run/nvidia-container-devices/…`; and every
-`nvidia-docker run`, which adds `--runtime=nvidia`. It reads a list of words, also behind `chroot`,
-`nsenter`, `sudo` and their like, as well as the text of a shell, and only the options before the
-image.
+variable, or a volume of `/dev/null`, or of a variable, at `/var/run/nvidia-container-devices/…`;
+and every `nvidia-docker run`, which adds `--runtime=nvidia`. It reads a list of words, also behind
+`chroot`, `nsenter`, `sudo` and their like, as well as the text of a shell, and only the options
+before the image.
 
 Of a pod it reads at most 100,000 characters. A container whose commands do not fit in these is
 reported as well, because what they start is not known.

@@ -17,8 +17,10 @@ Of labels that name models, such as `cloud.google.com/gke-accelerator` and Karpe
 [unknown-node-label-value](unknown-node-label-value.md) does: in what chooses nodes, in the
 `requirements` by which a NodePool or a NodeOverlay of Karpenter chooses machines, and in the fields
 that stand for such labels: `gpu.type`, `gpu.driverVersion` and `tpu.type` of the priorities of a
-ComputeClass, and `guestAccelerator` of Config Connector's ContainerNodePool. It compares the first
-100 different values of an object: the one behind them is a finding.
+ComputeClass, and what names the card in a ContainerNodePool of Config Connector, an InstanceGroup
+of kOps, a worker of Gardener, and a GCPMachineTemplate or GCPMachinePool of Cluster API
+(`guestAccelerators` and their like). It compares the first 500 different names and the first 100
+different values of an object: the one behind them is a finding.
 
 Why it matters
 --------------
@@ -39,7 +41,9 @@ References
 from rules.base.json_values import display
 from rules.base.traits import NODE, NODE_CHOOSING_OBJECT, NODE_POOL
 from rules.placement.node_labels import (
+    FEWER_LABELS_ADVICE,
     FEWER_VALUES_ADVICE,
+    MAX_COMPARED_LABELS,
     MAX_COMPARED_VALUES,
     NO_NODE,
     NodeLabel,
@@ -55,12 +59,17 @@ def check(subject: KubernetesObject, _context: Context) -> Findings:
     """Yield each label with an unknown value, once for each pool."""
     modes = subject.profile.node_modes
     reported: set[str] = set()
+    compared: set[str] = set()
     advice_by_value: dict[tuple[str, str], str | None] = {}
     for label in node_labels(subject):
         key = f"{label.key}={label.value}"
         if key in reported:
             continue
         reported.add(key)
+        if label.name not in compared and len(compared) == MAX_COMPARED_LABELS:
+            yield _too_many_labels(label)
+            break
+        compared.add(label.name)
         if right := misspelt_mode_label(subject.profile, label.name):
             yield Finding(
                 path=label.path,
@@ -120,6 +129,16 @@ def _near_misses(subject: KubernetesObject) -> Findings:
             f"{found.reason or NO_NODE}",
             help=found.advice,
         )
+
+
+def _too_many_labels(label: NodeLabel) -> Finding:
+    return Finding(
+        path=label.path,
+        key=label.key,
+        message=f"there are more than {MAX_COMPARED_LABELS} labels with different names; "
+        f"{display(label.name)} and those behind it are not checked",
+        help=FEWER_LABELS_ADVICE,
+    )
 
 
 def _too_many(label: NodeLabel) -> Finding:

@@ -23,7 +23,7 @@ these the rule finds near misses of values that are known:
   refuses, because nodes may have that one, too.
 
 Values that a pod excludes or only prefers are not checked, nor pods that have their node, nor more
-than the first 100 values of a pod: the one behind them is a finding.
+than the first 500 labels and the first 100 values of a pod: the one behind them is a finding.
 
 Why it matters
 --------------
@@ -49,7 +49,9 @@ from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import NODE_SELECTION
 from rules.gpu.devices import pod_requests_gpu
 from rules.placement.node_labels import (
+    FEWER_LABELS_ADVICE,
     FEWER_VALUES_ADVICE,
+    MAX_COMPARED_LABELS,
     MAX_COMPARED_VALUES,
     NO_NODE,
     advice_on_unknown_value,
@@ -68,11 +70,22 @@ def check(pod: Pod, _context: Context) -> Findings:
     """Yield each misspelt label and each unknown value that the pod selects, each once."""
     if pod.is_placed:
         return
-    misspelt: set[str] = set()
+    yield from _misspelt_labels(pod)
+    yield from _unknown_modes(pod)
+    yield from _near_misses(pod)
+
+
+def _misspelt_labels(pod: Pod) -> Findings:
+    compared: set[str] = set()
     for path, label in selected_labels(pod):
-        right = None if label in misspelt else misspelt_mode_label(pod.profile, label)
+        if label in compared:
+            continue
+        if len(compared) == MAX_COMPARED_LABELS:
+            yield _too_many_labels(path, label)
+            break
+        compared.add(label)
+        right = misspelt_mode_label(pod.profile, label)
         if right is not None:
-            misspelt.add(label)
             yield Finding(
                 path=path,
                 key=f"nodes.{label}",
@@ -80,6 +93,9 @@ def check(pod: Pod, _context: Context) -> Findings:
                 f"{display(right)}, and which no node has",
                 help=f"write {right}",
             )
+
+
+def _unknown_modes(pod: Pod) -> Findings:
     seen: set[tuple[str, str]] = set()
     for path, label, value in selected_modes(pod):
         if (label, value) in seen:
@@ -93,7 +109,6 @@ def check(pod: Pod, _context: Context) -> Findings:
             advice = _advice_on_size(value)
         if advice is not None:
             yield _finding(path, label, value, NO_NODE, advice)
-    yield from _near_misses(pod)
 
 
 def _finding(path: Path, label: str, value: str, reason: str, advice: str) -> Finding:
@@ -102,6 +117,16 @@ def _finding(path: Path, label: str, value: str, reason: str, advice: str) -> Fi
         key=f"nodes.{label}={value}",
         message=f"the pod selects nodes with {label}: {display(value)}, {reason}",
         help=advice,
+    )
+
+
+def _too_many_labels(path: Path, label: str) -> Finding:
+    return Finding(
+        path=path,
+        key=f"nodes.{label}",
+        message=f"the pod selects nodes by more than {MAX_COMPARED_LABELS} labels; "
+        f"{display(label)} and those behind it are not checked",
+        help=FEWER_LABELS_ADVICE,
     )
 
 

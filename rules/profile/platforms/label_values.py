@@ -107,7 +107,7 @@ LABELS: Mapping[str, LabelValues] = MappingProxyType(
             known=tuple(PARTITION_SIZES_BY_CARD),
             source=_page_of_gke("run GPUs in Standard node pools", "how-to/gpus"),
             others="models",
-            setter="GKE",
+            setter="Google Cloud",
         ),
         # The names of v3, v4 and v5e with a topology of one machine or of several, and that the
         # others have one form, are in the TPU driver of Kubernetes as well, util.go AcceleratorGen.

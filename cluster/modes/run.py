@@ -1,4 +1,4 @@
-"""The command `gpuward modes`: show the modes of namespaces, and change them in bulk."""
+"""Run `gpuward modes`: show the modes of namespaces, and change them in bulk."""
 
 from __future__ import annotations
 
@@ -12,44 +12,26 @@ from urllib.parse import quote
 from cluster.audit.audit import AuditResult, audit
 from cluster.gpus.tables import Table, render
 from cluster.source.objects import NAMESPACES, VALIDATING, Object, ObjectReader, SourceError
-from cluster.source.options import (
-    add_connection_options,
-    add_file_option,
-    open_connection,
-    open_source,
-)
+from cluster.source.options import open_connection, open_source
 from cluster.source.registered import is_own, registered_mode
 from cluster.source.release import read_policy
 from cluster.structured_output import format_document
-from lint.options import add_policy_options
-from policies.loading import POLICY_FILE, PolicyError, load_policy
+from policies import POLICY_FILE
+from policies.loading import PolicyError, load_policy
 from policies.policy import Policy
 from reports.formats import many, some
 from rules.base.json_values import as_object, as_text
 from rules.finding import Action
 from sources.policy_file import PolicyChoice
 from sources.sources import UsageError
-from terminal import CommandParser, printable, width_of, write_error
+from terminal import printable, width_of, write_error
 from webhook.registration import MODE_LABEL
 
-_DESCRIPTION = f"""\
-Show which mode namespaces have, by the webhooks that are registered, and whom mode deny
-would hit there. With --set it says what would change. Only with --write the label
-{MODE_LABEL} is written, and only on namespaces in which nothing would be refused;
---with-refusals writes it on the others too. Nothing else is changed."""
-_EPILOG = """\
-The policy is that of the cluster, unless --policy names another. The account needs the rights
-of gpuward audit, to get the ConfigMap with the policy and, with --write, to patch namespaces.
-
-exit status: 0 shown, changed, or nothing to refuse, 1 --set deny would refuse something that
-there is, 2 wrong usage, or a namespace could not be changed, 3 something could not be listed or
-evaluated"""
 VERSION = 1
 """Grows when a field of the document changes its meaning or goes away."""
 FIELD_MANAGER = "gpuward-modes"
 _NOT_SENT = "<not sent>"
 _UNKNOWN = "<unknown>"
-_MODES = [action.word for action in Action]
 
 
 class NamespacePlan(NamedTuple):
@@ -81,46 +63,8 @@ class NamespacePlan(NamedTuple):
         return self.new_mode != Action.DENY.word or self.refused == []
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
-    made = CommandParser(
-        prog="gpuward modes",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument("namespaces", metavar="NAMESPACE", nargs="*", help="only these namespaces")
-    made.add_argument(
-        "--selector",
-        "-l",
-        metavar="SELECTOR",
-        help="only namespaces with these labels: team=a,tier!=b",
-    )
-    made.add_argument(
-        "--all", action="store_true", help="all namespaces: without --set, the default"
-    )
-    made.add_argument(
-        "--output", "-o", choices=("table", "json", "yaml"), default="table", help="default: table"
-    )
-    change = made.add_argument_group("change")
-    change.add_argument("--set", metavar="MODE", dest="mode", choices=_MODES, help="the new mode")
-    change.add_argument("--write", action="store_true", help="write the label; else a dry run")
-    change.add_argument(
-        "--with-refusals",
-        action="store_true",
-        help="write it also where mode deny would refuse something, or where that is not known",
-    )
-    add_file_option(add_connection_options(made))
-    add_policy_options(made.add_argument_group("rules"))
-    return made
-
-
-def main(arguments: list[str]) -> int:
-    """Run the command with these arguments; the exit status."""
-    parser = make_parser()
-    options = parser.parse_args(arguments)
-    if why := _contradiction(options):
-        parser.error(why)
+def run(options: argparse.Namespace) -> int:
+    """Show or change the modes as the options say; the exit status."""
     try:
         source = open_source(options)
         policy = _policy(options, source)
@@ -139,22 +83,6 @@ def main(arguments: list[str]) -> int:
     if any(each.refused is None for each in plans):
         return 3
     return int(any(each.is_changed and each.is_hit for each in plans))
-
-
-def _contradiction(options: argparse.Namespace) -> str:
-    """Return which options do not go together, and what to do; empty if all do."""
-    given = [bool(options.namespaces), options.selector is not None, options.all]
-    if sum(given) > 1:
-        return "give names of namespaces, --selector or --all, and not several of them"
-    if options.mode and not any(given):
-        return "say which namespaces: by their names, by --selector, or --all"
-    if (options.write or options.with_refusals) and not options.mode:
-        return "--write and --with-refusals are for --set MODE"
-    if options.selector is not None and options.files:
-        return "--selector is for a cluster: name the namespaces of the files"
-    if options.write and options.files:
-        return "--write is for a cluster: leave --filename out"
-    return ""
 
 
 def _policy(options: argparse.Namespace, source: ObjectReader) -> Policy:

@@ -1,0 +1,1 @@
+"""`gpuward modes`: show the modes of namespaces, and change them in bulk."""

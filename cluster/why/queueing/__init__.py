@@ -1,0 +1,1 @@
+"""Queues and groups in which pods wait before kube-scheduler looks at nodes for them."""
