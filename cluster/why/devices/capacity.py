@@ -1,4 +1,4 @@
-"""How much of the capacity of a device a request takes, by the policies of the device.
+"""The part of the capacity of a device that a request takes, by the policies of the device.
 
 Source: Kubernetes, `staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating`,
 `consumable_capacity.go` of 0.36.6 and 0.37.2, and the types of resource.k8s.io/v1.
