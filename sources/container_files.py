@@ -36,7 +36,7 @@ DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
 )
 _TEMPLATE_PATTERN = rf"(\.({'|'.join(TEMPLATE_ENDINGS)}))?"
 _FILE_NAME_PATTERN_BY_KIND = {
-    DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
+    DOCKERFILE: re.compile(r"(.+[._-])?(dockerfile|containerfile)([._-](?!dockerignore$).+)?"),
     COMPOSE: re.compile(rf"(.+[.-])?compose([.-].+)?\.ya?ml{_TEMPLATE_PATTERN}"),
     SHELL: re.compile(
         r"(.+\.(sh|bash|zsh|ksh|mk|service)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kubeyaml import Chunk, Document, LimitError, Lines, Place, YamlError, split
 from rules.base.json_values import Path
-from sources.sources import Source, definition_head, has_placeholder
+from sources.sources import HIDDEN_WORD_PATTERN, Source, definition_head, has_placeholder
 
 _EXCERPT_CHARACTERS = 120  # characters
 _LINES_AROUND = 2
@@ -117,8 +117,8 @@ _TEMPLATE_ELSEWHERE_REASON = "a template outside a chart's templates: lint what 
 _SURROGATE_PAIR_PATTERN = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 
 
-# Every object has these keys, which a text may also have by an escape or an alias.
-_OBJECT_WORD_PATTERN = r"\bkind\b|apiVersion|\\|!|<<"
+# Every object has these keys, which a text may also have by an escape, a tag or a merge.
+_OBJECT_WORD_PATTERN = rf"\bkind\b|apiVersion|{HIDDEN_WORD_PATTERN}|<<"
 
 
 # How much longer than the character the two escapes are.

@@ -231,12 +231,13 @@ def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
     command.write("Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("app.Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("Containerfile.gpu", f"FROM a\nENV {ALL}\n")
+    command.write("Dockerfile_gpu", f"FROM a\nENV {ALL}\n")
     command.write("Dockerfile.dockerignore", f"ENV {ALL}\n")
     command.write(".venv/Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("a.sh", "docker run --gpus 1 a\n")
     assert command.json(".").report["findings"] == []
     files = {f["file"] for f in command.json("--also", "dockerfile", ".").report["findings"]}
-    assert files == {"Dockerfile", "app.Dockerfile", "Containerfile.gpu"}
+    assert files == {"Dockerfile", "app.Dockerfile", "Containerfile.gpu", "Dockerfile_gpu"}
     done = command.json("--also", "shell,dockerfile", "Dockerfile", "a.sh")
     assert len(done.report["findings"]) == 2
     assert done.report["not_evaluated"] == []
