@@ -45,6 +45,9 @@ _FILE_NAME_PATTERN_BY_KIND = {
     ),
     MARKDOWN: re.compile(r".+\.(md|mdx|markdown)"),
 }
+# The services, of which each has an image, or is built.
+_SIGNS_OF_COMPOSE = (r"(?m)^services:[ \t]*(?:#.*)?$", r"(?m)^[ \t]+(?:image|build):")
+_MAX_COMPOSE_CHARACTERS = 1 << 18
 _CI_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".gitlab", ".buildkite")
 
 
@@ -78,7 +81,7 @@ class ContainerFiles:
             )
 
     def __contains__(self, name: str) -> bool:
-        """Return whether the file called `name` is of one of the kinds."""
+        """Return whether the file called `name` is of one of the kinds, by its name."""
         return container_file_kind(name) in self._kinds
 
     def find_files(
@@ -87,14 +90,35 @@ class ContainerFiles:
         exclude: Exclusion,
         is_wanted: Callable[[str], bool] | None = None,
     ) -> Iterator[InputFile]:
-        """The files at `paths`, each once; none of the folders in which tools keep theirs."""
+        """The files at `paths`, each once; none of the folders in which tools keep theirs.
+
+        A compose file may have any name, as in `docker compose -f plex.yml`. What only looks like
+        one may have manifests, too.
+        """
         places = FilePlaces()
         for path in paths:
             for name in _files(path, exclude) if os.path.isdir(path) else [path]:
-                if name not in self or (is_wanted and not is_wanted(name)):
+                if is_wanted and not is_wanted(name):
+                    continue
+                if name not in self and not self._is_compose_of_other_name(name):
                     continue
                 if not exclude.excludes(name) and places.add(name):
                     yield InputFile(name, path)
+
+    def _is_compose_of_other_name(self, name: str) -> bool:
+        """Return whether a file of no kind by its name has services as compose has them."""
+        if COMPOSE not in self._kinds or container_file_kind(name):
+            return False
+        return name.lower().endswith((".yaml", ".yml")) and _has_services(name)
+
+
+def _has_services(name: str) -> bool:
+    try:
+        with open(name, encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_COMPOSE_CHARACTERS)
+    except OSError:
+        return False
+    return all(re.search(pattern, text) for pattern in _SIGNS_OF_COMPOSE)
 
 
 def _files(root: str, exclude: Exclusion) -> Iterator[str]:

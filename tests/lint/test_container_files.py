@@ -227,6 +227,33 @@ def test_the_rules_are_documented_like_all_others(command: LintCommand, rule: st
     assert f"{rule} " in command.run("policy", "show").out
 
 
+def test_a_compose_file_may_have_any_name(command: LintCommand) -> None:
+    bypass = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n"
+        "    - {name: a, image: a, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}\n"
+    )
+    service = "services:  # films\n  plex:\n    image: plex\n    gpus: all\n"
+    command.write("plex.yml", service)
+    command.write("gpu.yaml", service.replace("image: plex", "build: ."))
+    command.write("other.yaml", "services:\n  plex: {gpus: all}\n")
+    command.write("service.yaml", "spec:\n  services:\n    image: a\n    gpus: all\n")
+    command.write("notes.txt", service)
+    command.write("torn.yaml", service + "[\n")
+    command.write("pod.yaml", service + "---\n" + bypass)
+    command.write("desk.yml", service.replace("all", "all # gpuward: ignore[compose-gpu] a desk"))
+    assert [*command.json(".").found] == ["visible-devices-env"]
+    assert [*command.json("--also", "dockerfile", ".").found] == ["visible-devices-env"]
+    done = command.json("--also", "compose", ".")
+    found = {(f["file"], f["rule"]) for f in done.report["findings"]}
+    assert found == {
+        *((name, "compose-gpu") for name in ("plex.yml", "gpu.yaml", "pod.yaml")),
+        ("pod.yaml", "visible-devices-env"),
+    }
+    assert done.report["summary"]["files"] == 7
+    assert done.report["not_evaluated"] == []
+    assert [skipped["file"] for skipped in done.report["skipped"]] == ["torn.yaml"]
+
+
 def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
     command.write("Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("app.Dockerfile", f"FROM a\nENV {ALL}\n")
