@@ -361,17 +361,17 @@ def _ends_before_object(text: str) -> bool:
 
 
 def _is_other_json(text: str) -> bool:
-    """Return whether `text` is a JSON object of no kind, such as a tokenizer.
+    """Return whether `text` is JSON that is no object of a kind, such as a tokenizer or a list.
 
-    YAML may refuse its keys. kubectl reads such a text as JSON.
+    YAML may refuse its keys and characters. kubectl reads such a text as JSON.
     """
-    if not text.lstrip().startswith("{"):
+    if not text.lstrip().startswith(("{", "[")):
         return False
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and "kind" not in value
+    return not (isinstance(value, dict) and "kind" in value)
 
 
 def is_kubernetes(value: Any) -> bool:

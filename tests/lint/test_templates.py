@@ -134,6 +134,8 @@ SETTINGS = """\
 def test_json_of_another_tool_with_comments_is_passed_over(command: LintCommand) -> None:
     command.write("devcontainer.json", SETTINGS)
     command.write("settings.yaml", SETTINGS)
+    # YAML has no place for the character, and no object is a list.
+    command.write("data.json", '[{"kind": "\\u0050rose {{x}} \x7f"}]')
     done = command.json(".")
     assert done.status == 0
     assert [skipped["file"] for skipped in done.report["skipped"]] == ["settings.yaml"]
