@@ -202,7 +202,9 @@ def test_a_word_for_sed_is_a_placeholder(text: str) -> None:
     assert parse(text) == Placeholder(text)
 
 
-@pytest.mark.parametrize("text", ["__", "__gpus__", "_GPUS", "@@", "@GPUS", "$", "1$", "$ N", "{ n }", "$-1", "N", "%N%"])
+@pytest.mark.parametrize(
+    "text", ["__", "__gpus__", "_GPUS", "@@", "@GPUS", "$", "1$", "$ N", "{ n }", "$-1", "N", "%N%"]
+)
 def test_not_a_placeholder(text: str) -> None:
     assert isinstance(parse(text), Malformed)
 
