@@ -116,6 +116,11 @@ def test_compose_files(command: LintCommand, service: str, keys: list[str]) -> N
         ("podman run --device intel.com/qat=qatvf-0 --device example.com/output=0 a\n", []),
         ("ctr -n k8s.io run --gpus 0 image name\n", [("warning", 1, 19)]),
         ("docker run --rm \\\n  --runtime nvidia \\\n  a\n", [("warning", 2, 3)]),
+        ("docker run -v $(pwd):/w --gpus all a\n", [("warning", 1, 25)]),
+        ("docker run -u $(id -u):$(id -g) -w=/w$((1+2)) --gpus all a\n", [("warning", 1, 47)]),
+        ("docker run -v $(dirname $(pwd)):/w --gpus all a\n", [("warning", 1, 36)]),
+        ("x=$(docker run -v $(pwd):/w a) && docker run --gpus 1 b\n", [("warning", 1, 46)]),
+        ("docker run -v $(pwd a\ndocker run --gpus 1 b\n", [("warning", 2, 12)]),
         ("docker container run -v /a:/b --device /dev/dri/card0 a\n", [("warning", 1, 31)]),
         (
             "x=$(docker run --gpus all a) && docker run --gpus 1 b\n",
