@@ -26,7 +26,7 @@ from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 from sources.paths import Exclusion, FilePlaces, is_tool_folder, walk
-from sources.sources import TEMPLATE_ENDINGS, InputFile, UsageError
+from sources.sources import TEMPLATE_ENDINGS, InputFile, UsageError, has_placeholder
 
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
     "dockerfile",
@@ -45,8 +45,8 @@ _FILE_NAME_PATTERN_BY_KIND = {
     ),
     MARKDOWN: re.compile(r".+\.(md|mdx|markdown)"),
 }
-# The services, of which each has an image, or is built.
-_SIGNS_OF_COMPOSE = (r"(?m)^services:[ \t]*(?:#.*)?$", r"(?m)^[ \t]+(?:image|build):")
+# Of a file that others extend, the services have no image.
+_SERVICES_PATTERN = r"(?m)^services:[ \t]*(?:#.*)?$"
 _MAX_COMPOSE_CHARACTERS = 1 << 18
 _CI_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".gitlab", ".buildkite")
 
@@ -118,7 +118,7 @@ def _has_services(name: str) -> bool:
             text = file.read(_MAX_COMPOSE_CHARACTERS)
     except OSError:
         return False
-    return all(re.search(pattern, text) for pattern in _SIGNS_OF_COMPOSE)
+    return re.search(_SERVICES_PATTERN, text) is not None
 
 
 def _files(root: str, exclude: Exclusion) -> Iterator[str]:
@@ -151,6 +151,7 @@ class ContainerFileError(Exception):
         self.offset = offset
 
 
+_TEMPLATE_REASON = "a template that is no YAML: lint what it renders to"
 _DEVICES_PATH = ("deploy", "resources", "reservations")
 
 
@@ -169,7 +170,8 @@ def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[L
                         place: Path = ("services", name, *path)
                         yield LocatedSetting(setting, document=document, path=place)
     except YamlError as error:
-        raise ContainerFileError(error.message, error.offset) from error
+        why = _TEMPLATE_REASON if has_placeholder(text) else error.message
+        raise ContainerFileError(why, error.offset) from error
 
 
 def _settings_of_service(service: Mapping[str, Any]) -> Iterator[tuple[Path, str, str | None]]:

@@ -175,11 +175,12 @@ def test_units_and_templates_are_read(
     assert ([f["rule"] for f in done.report["findings"]], done.status) == (rules, 0)
 
 
-def test_a_template_that_cannot_be_read_is_named(command: LintCommand) -> None:
-    done = lint(command, "compose.yaml.j2", "services:\n{% if gpu %}\n  a: {}\n")
+@pytest.mark.parametrize("service", ["{% if gpu %}\n  a: {}\n", "  {{ name }}:\n    gpus: all\n"])
+def test_a_template_that_cannot_be_read_is_named(command: LintCommand, service: str) -> None:
+    done = lint(command, "compose.yaml.j2", f"services:\n{service}")
     (failed,) = done.report["not_evaluated"]
     assert failed["file"].endswith("compose.yaml.j2")
-    assert failed["message"]
+    assert failed["message"] == "a template that is no YAML: lint what it renders to"
     assert done.status == 3
 
 
@@ -240,7 +241,7 @@ def test_a_compose_file_may_have_any_name(command: LintCommand) -> None:
     service = "services:  # films\n  plex:\n    image: plex\n    gpus: all\n"
     command.write("plex.yml", service)
     command.write("gpu.yaml", service.replace("image: plex", "build: ."))
-    command.write("other.yaml", "services:\n  plex: {gpus: all}\n")
+    command.write("hwaccel.yaml", "services:\n  plex: {gpus: all}\n")
     command.write("service.yaml", "spec:\n  services:\n    image: a\n    gpus: all\n")
     command.write("notes.txt", service)
     command.write("torn.yaml", service + "[\n")
@@ -251,7 +252,7 @@ def test_a_compose_file_may_have_any_name(command: LintCommand) -> None:
     done = command.json("--also", "compose", ".")
     found = {(f["file"], f["rule"]) for f in done.report["findings"]}
     assert found == {
-        *((name, "compose-gpu") for name in ("plex.yml", "gpu.yaml", "pod.yaml")),
+        *((name, "compose-gpu") for name in ("plex.yml", "gpu.yaml", "hwaccel.yaml", "pod.yaml")),
         ("pod.yaml", "visible-devices-env"),
     }
     assert done.report["summary"]["files"] == 7
