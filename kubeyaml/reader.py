@@ -155,6 +155,7 @@ class ReaderOfKnown:
 
 
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_GIT_CRYPT = b"\0GITCRYPT\0"
 
 
 class EncodingError(ValueError):
@@ -163,6 +164,8 @@ class EncodingError(ValueError):
 
 def decode(content: bytes) -> str:
     """The text in `content`. Raises EncodingError if it is not UTF-8."""
+    if content.startswith(_GIT_CRYPT):
+        raise EncodingError("encrypted by git-crypt: git-crypt unlock decrypts it")
     if _is_utf_16(content):
         raise EncodingError(
             "UTF-16, as `>` of Windows PowerShell writes it: write it as UTF-8, such as with "

@@ -46,11 +46,13 @@ _OBJECT_KIND_BY_FILE_KIND = {DOCKERFILE: "Dockerfile", COMPOSE: "Compose file", 
 
 def evaluate_container_files(linter: Linter, files: Iterable[InputFile]) -> None:
     """Add to the linter's results what is found in `files`."""
+    known = set(linter.results.file_names)
     for file in files:
         policy = linter.use_policy_of(file.name)
         source = file.read_as_it_is()
         if isinstance(source, Source):
-            linter.results.file_names.append(file.name)
+            if file.name not in known:
+                linter.results.file_names.append(file.name)
             linter.results.container_files += 1
             _FileEvaluation(linter, policy, File(source)).run()
         else:
@@ -64,7 +66,8 @@ class _FileEvaluation:
         self._linter = linter
         self._policy = policy
         self._file = file
-        self._kind = container_file_kind(file.source.name)
+        # What has another name is here for its content.
+        self._kind = container_file_kind(file.source.name) or COMPOSE
         active = {one.rule.name: one for one in map(policy.policy.activate, RULES)}
         wanted = linter.wanted_rules
         self._rules = [
@@ -91,7 +94,8 @@ class _FileEvaluation:
                         self._evaluate(placed, active)
         except ContainerFileError as error:
             line, column = self._file.position(error.offset)
-            results.not_evaluated.append(InputNotEvaluated(name, line, column, str(error)))
+            if container_file_kind(name):  # what has another name is reported as a file of YAML
+                results.not_evaluated.append(InputNotEvaluated(name, line, column, str(error)))
         for comments in self._comments.values():
             for comment, message in comments.comment_faults(RULE_NAMES):
                 line, column = self._file.position(comment.start)

@@ -67,7 +67,7 @@ class Evaluator:
     def evaluate(self, file: File, document: Document) -> EvaluatedDocument | InputNotEvaluated:
         """Return the result of the rules for one document."""
         objects = objects_in(document)
-        object_count = _count_objects(document.value)
+        object_count = _count_objects(document.value, len(objects))
         if oversized := _oversized_object(file, document, objects, self._rules.profile):
             return oversized
         comments = find_suppressions(file, document, _document_end(file, document))
@@ -147,10 +147,13 @@ def objects_in(document: Document) -> list[tuple[Mapping[str, Any], Path]]:
     return [*flatten_lists(as_object(document.value), ())]
 
 
-def _count_objects(manifest: Json) -> int:
+def _count_objects(manifest: Json, found: int) -> int:
+    """Return how many objects a document has, in which `found` were found."""
     raw = as_object(manifest)
     items = raw.get("items")
-    return len(items) if str(raw.get("kind")).endswith("List") and isinstance(items, list) else 1
+    if str(raw.get("kind")).endswith("List") and isinstance(items, list):
+        return len(items)
+    return max(1, found)
 
 
 def _document_end(file: File, document: Document) -> int:

@@ -26,7 +26,7 @@ from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
 from sources.paths import Exclusion, FilePlaces, is_tool_folder, walk
-from sources.sources import TEMPLATE_ENDINGS, InputFile, UsageError
+from sources.sources import TEMPLATE_ENDINGS, InputFile, UsageError, has_placeholder
 
 DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
     "dockerfile",
@@ -36,7 +36,7 @@ DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
 )
 _TEMPLATE_PATTERN = rf"(\.({'|'.join(TEMPLATE_ENDINGS)}))?"
 _FILE_NAME_PATTERN_BY_KIND = {
-    DOCKERFILE: re.compile(r"(.+[.-])?(dockerfile|containerfile)([.-](?!dockerignore$).+)?"),
+    DOCKERFILE: re.compile(r"(.+[._-])?(dockerfile|containerfile)([._-](?!dockerignore$).+)?"),
     COMPOSE: re.compile(rf"(.+[.-])?compose([.-].+)?\.ya?ml{_TEMPLATE_PATTERN}"),
     SHELL: re.compile(
         r"(.+\.(sh|bash|zsh|ksh|mk|service)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"
@@ -45,6 +45,9 @@ _FILE_NAME_PATTERN_BY_KIND = {
     ),
     MARKDOWN: re.compile(r".+\.(md|mdx|markdown)"),
 }
+# Of a file that others extend, the services have no image.
+_SERVICES_PATTERN = r"(?m)^services:[ \t]*(?:#.*)?$"
+_MAX_COMPOSE_CHARACTERS = 1 << 18
 _CI_FOLDERS = (".github/workflows", ".github/actions", ".circleci", ".gitlab", ".buildkite")
 
 
@@ -78,7 +81,7 @@ class ContainerFiles:
             )
 
     def __contains__(self, name: str) -> bool:
-        """Return whether the file called `name` is of one of the kinds."""
+        """Return whether the file called `name` is of one of the kinds, by its name."""
         return container_file_kind(name) in self._kinds
 
     def find_files(
@@ -87,14 +90,35 @@ class ContainerFiles:
         exclude: Exclusion,
         is_wanted: Callable[[str], bool] | None = None,
     ) -> Iterator[InputFile]:
-        """The files at `paths`, each once; none of the folders in which tools keep theirs."""
+        """The files at `paths`, each once; none of the folders in which tools keep theirs.
+
+        A compose file may have any name, as in `docker compose -f plex.yml`. What only looks like
+        one may have manifests, too.
+        """
         places = FilePlaces()
         for path in paths:
             for name in _files(path, exclude) if os.path.isdir(path) else [path]:
-                if name not in self or (is_wanted and not is_wanted(name)):
+                if is_wanted and not is_wanted(name):
+                    continue
+                if name not in self and not self._is_compose_of_other_name(name):
                     continue
                 if not exclude.excludes(name) and places.add(name):
                     yield InputFile(name, path)
+
+    def _is_compose_of_other_name(self, name: str) -> bool:
+        """Return whether a file of no kind by its name has services as compose has them."""
+        if COMPOSE not in self._kinds or container_file_kind(name):
+            return False
+        return name.lower().endswith((".yaml", ".yml")) and _has_services(name)
+
+
+def _has_services(name: str) -> bool:
+    try:
+        with open(name, encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_COMPOSE_CHARACTERS)
+    except OSError:
+        return False
+    return re.search(_SERVICES_PATTERN, text) is not None
 
 
 def _files(root: str, exclude: Exclusion) -> Iterator[str]:
@@ -127,6 +151,7 @@ class ContainerFileError(Exception):
         self.offset = offset
 
 
+_TEMPLATE_REASON = "a template that is no YAML: lint what it renders to"
 _DEVICES_PATH = ("deploy", "resources", "reservations")
 
 
@@ -145,7 +170,8 @@ def compose_settings(text: str, file: ObjectRef, profile: Profile) -> Iterator[L
                         place: Path = ("services", name, *path)
                         yield LocatedSetting(setting, document=document, path=place)
     except YamlError as error:
-        raise ContainerFileError(error.message, error.offset) from error
+        why = _TEMPLATE_REASON if has_placeholder(text) else error.message
+        raise ContainerFileError(why, error.offset) from error
 
 
 def _settings_of_service(service: Mapping[str, Any]) -> Iterator[tuple[Path, str, str | None]]:

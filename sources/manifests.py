@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kubeyaml import Chunk, Document, LimitError, Lines, Place, YamlError, split
 from rules.base.json_values import Path
-from sources.sources import Source, definition_head, has_placeholder
+from sources.sources import HIDDEN_WORD_PATTERN, Source, definition_head, has_placeholder
 
 _EXCERPT_CHARACTERS = 120  # characters
 _LINES_AROUND = 2
@@ -117,8 +117,8 @@ _TEMPLATE_ELSEWHERE_REASON = "a template outside a chart's templates: lint what 
 _SURROGATE_PAIR_PATTERN = r"\\\\|(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 
 
-# Every object has these keys, which a text may also have by an escape or an alias.
-_OBJECT_WORD_PATTERN = r"\bkind\b|apiVersion|\\|!|<<"
+# Every object has these keys, which a text may also have by an escape, a tag or a merge.
+_OBJECT_WORD_PATTERN = rf"\bkind\b|apiVersion|{HIDDEN_WORD_PATTERN}|<<"
 
 
 # How much longer than the character the two escapes are.
@@ -361,17 +361,17 @@ def _ends_before_object(text: str) -> bool:
 
 
 def _is_other_json(text: str) -> bool:
-    """Return whether `text` is a JSON object of no kind, such as a tokenizer.
+    """Return whether `text` is JSON that is no object of a kind, such as a tokenizer or a list.
 
-    YAML may refuse its keys. kubectl reads such a text as JSON.
+    YAML may refuse its keys and characters. kubectl reads such a text as JSON.
     """
-    if not text.lstrip().startswith("{"):
+    if not text.lstrip().startswith(("{", "[")):
         return False
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and "kind" not in value
+    return not (isinstance(value, dict) and "kind" in value)
 
 
 def is_kubernetes(value: Any) -> bool:

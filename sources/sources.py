@@ -112,8 +112,9 @@ TEMPLATE_ENDINGS = (
 )
 # What people put behind the name of a file that others copy and change.
 _SAMPLE_ENDINGS = ("dist", "example", "sample")
-# An object must have an apiVersion, unless an escape or a tag hides the word.
-_SIGNS_OF_OBJECTS = ("apiVersion", "\\", "!")
+# What can hide a word that every object has: an escape that writes a letter, or that joins lines,
+# and a tag, such as `!!binary`.
+HIDDEN_WORD_PATTERN = r"\\[uUx\r\n]|(?<![^\s\[{,])!"
 # Where a key may stand: at the beginning of a line, or anywhere in one that begins in flow style.
 _KEY_START = r"(?m)^[ \t>]*(?:- )?(?:[\[{](?:[^\n]*[{,])?[ \t]*)?[\"']?"
 # A value that begins with a dot is a filter of jq, as in `{apiVersion: .apiVersion}`.
@@ -454,10 +455,16 @@ def source_of(
     if not isinstance(source, Source):
         return source
     is_json = name.lower().endswith(".json")
-    if is_json and not is_named and not any(sign in source.text for sign in _SIGNS_OF_OBJECTS):
+    if is_json and not is_named and not _may_have_object(source.text):
         return SkippedSource(name, "")  # another tool's JSON, which may well not be JSON
     is_template = has_placeholder(source.text) and _is_chart_template(name, tree)
     return source._replace(is_named=is_named, is_template=is_template)
+
+
+def _may_have_object(text: str) -> bool:
+    """Return whether an apiVersion may be in the text, which every object has."""
+    is_hidden = ("\\" in text or "!" in text) and re.search(HIDDEN_WORD_PATTERN, text)
+    return "apiVersion" in text or bool(is_hidden)
 
 
 def _refused_template(

@@ -20,8 +20,11 @@ _MAX_DECIMALS = 9 + 60
 _BLANKS = " \x85\xa0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 # The possessive `*+` prevents backtracking over megabytes of digits.
 _QUANTITY_PATTERN = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?+([eEinumkKMGTP]*+)([+-]?[0-9]*+)")
-# Placeholders of templates: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`, `<n>`.
-_PLACEHOLDER_PATTERN = r"\$[A-Za-z0-9_{(]|\{\{|\A[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A<[^<>]*+>\Z"
+# Placeholders of templates: `$N`, `${N}`, `{{ .n }}`, and words for sed such as `NUM_GPUS`,
+# `__GPUS__`, `@GPUS@` and `<n>`.
+_PLACEHOLDER_PATTERN = (
+    r"\$[A-Za-z0-9_{(]|\{\{|\A_*+[A-Z](?=[^_]*+_)[A-Z0-9_]++\Z|\A@[A-Za-z0-9_]++@\Z|\A<[^<>]*+>\Z"
+)
 _POWERS_OF_TEN = dict(zip(("n", "u", "m", "", *"kMGTPE"), range(-9, 19, 3), strict=True))
 _POWERS_OF_TWO = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 

@@ -20,9 +20,11 @@ from rules.gpu.volumes import (
 from rules.objects.file_settings import ContainerSetting
 from rules.profile.profile import VisibleDevices
 
-# The words of a command: quoted texts, escaped characters and others, up to what ends the command.
+# The words of a command: quoted texts, escaped characters, what another command prints, as in
+# `$(id -u):$(id -g)`, and others, up to what ends the command.
 _WORD_PATTERN = r"""[ \t]* (?: \\\r?\n [ \t]* )*
-    ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n] | [^\s"'\\;|&()<>`] )+)"""
+    ((?: "(?:[^"\\]|\\.){0,4096}" | '[^']{0,4096}' | \\[^\n]
+       | \$\( (?: [^()\n] | \([^()\n]{0,100}\) ){0,300} \) | [^\s"'\\;|&()<>`] )+)"""
 _MAX_WORDS = 200
 # A word up to a quote behind a letter, and a quotation of several lines.
 _CLOSING_QUOTE_PATTERN = r"""[^\s"']*[\w./](?=(?:"[^"\n]*\n|'[^'\n]*\n))"""

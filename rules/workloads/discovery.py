@@ -35,6 +35,7 @@ from rules.workloads.field_types import type_errors
 from rules.workloads.files_in_objects import is_values, plugin_configurations
 from rules.workloads.kinds import (
     CUSTOM_POD_LAYOUTS,
+    HOLDERS_OF_OBJECTS,
     KINDS_WITHOUT_PODS,
     PATTERN_GROUPS,
     POD_TEMPLATE_PATHS,
@@ -43,6 +44,7 @@ from rules.workloads.kinds import (
 from rules.workloads.object_kinds import KEY_FIELDS, ObjectKind, granting_keys, object_kind_of
 from rules.workloads.pod_search import MalformedField, PodSearch, SearchResult, Subject
 
+_HOLDER_KINDS = frozenset(kind for _, kind in HOLDERS_OF_OBJECTS)
 _VALUES_REF = ObjectRef("values of a chart", "", "", "")
 
 
@@ -53,14 +55,18 @@ def count_nothing(_steps: int) -> None:
 def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[str, Any], Path]]:
     """The object `raw` and, if it has items, the objects in them, each with its path.
 
-    kubectl takes everything with `items` for a list, whatever its kind.
+    kubectl takes everything with `items` for a list, whatever its kind. Of a kind that holds
+    objects, such as a Template of OpenShift, only these are yielded, if it has some.
     """
     waiting = [(raw, path)]
     while waiting:
         raw, path = waiting.pop()
         listed = raw.get("items")
         if not isinstance(listed, list):
-            yield raw, path
+            if held := _held_objects(raw, path):
+                waiting.extend(reversed(held))
+            else:
+                yield raw, path
             continue
         kind = as_text(raw.get("kind"))
         if not kind.endswith("List"):
@@ -70,6 +76,16 @@ def flatten_lists(raw: Mapping[str, Any], path: Path) -> Iterator[tuple[Mapping[
         for index, item in reversed(as_objects(listed)):
             typed = item if as_text(item.get("kind")) else {**item, **inherited}
             waiting.append((typed, (*path, "items", index)))
+
+
+def _held_objects(raw: Mapping[str, Any], path: Path) -> list[tuple[Mapping[str, Any], Path]]:
+    """The objects in the object `raw`, if it is of a kind that holds some, each with its path."""
+    kind = as_text(raw.get("kind"))
+    if kind not in _HOLDER_KINDS:
+        return []
+    pattern = HOLDERS_OF_OBJECTS.get((group_of(raw), kind), ())
+    held = values_at(raw, pattern) if pattern else []
+    return [(as_object(item), (*path, *place)) for place, item in held if as_object(item)]
 
 
 def find_subjects(
@@ -82,10 +98,10 @@ def find_subjects(
 ) -> Iterator[SearchResult]:
     """Everything in `manifest`, itself at `path`, that rules evaluate, in document order.
 
-    Lists (`kind: List`, `PodList` …) are opened. `namespace` is where an object goes that names
-    no namespace. A field with the wrong type comes as a MalformedField before its subject. With a
-    training runtime in `inventory`, a TrainJob also has the pods that are merged with it;
-    `take_steps` is called with the steps that this takes.
+    Lists (`kind: List`, `PodList` …) and kinds that hold objects are opened. `namespace` is where
+    an object goes that names no namespace. A field with the wrong type comes as a MalformedField
+    before its subject. With a training runtime in `inventory`, a TrainJob also has the pods that
+    are merged with it; `take_steps` is called with the steps that this takes.
     """
     for raw, base in flatten_lists(as_object(manifest), path):
         kind = as_text(raw.get("kind"))

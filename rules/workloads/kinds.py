@@ -25,6 +25,25 @@ KINDS_WITHOUT_PODS = frozenset(
     | {"PersistentVolume", "PersistentVolumeClaim"}
 )
 
+# Kinds that hold whole objects, from which a controller or `oc process` creates these: group and
+# kind, and the path of the objects, with `*` for every element of a list.
+# openshift/api template/v1/types.go; older manifests have the core group
+# open-cluster-management.io/api work/v1/types.go, work/v1alpha1/types_manifestworkreplicaset.go
+# crossplane-contrib/provider-kubernetes: Object, of clusters and, with `.m.`, of namespaces
+_WORK = ("workload", "manifests", "*")
+_OBJECT_OF_CROSSPLANE: Path = ("spec", "forProvider", "manifest")
+HOLDERS_OF_OBJECTS: Mapping[tuple[str, str], Path] = {
+    ("", "Template"): ("objects", "*"),
+    ("template.openshift.io", "Template"): ("objects", "*"),
+    ("work.open-cluster-management.io", "ManifestWork"): ("spec", *_WORK),
+    ("work.open-cluster-management.io", "ManifestWorkReplicaSet"): (
+        *("spec", "manifestWorkTemplate"),
+        *_WORK,
+    ),
+    ("kubernetes.crossplane.io", "Object"): _OBJECT_OF_CROSSPLANE,
+    ("kubernetes.m.crossplane.io", "Object"): _OBJECT_OF_CROSSPLANE,
+}
+
 # API groups whose objects contain patterns of pods or schemas, never pods.
 PATTERN_GROUPS = (
     "kyverno.io",

@@ -46,8 +46,10 @@ _PLACE_PATTERN = re.compile(
     r"([^\s/()<>\":]+)/((?:[^\s/()<>\":]+/)*[^\s/()<>\":]+)(?::(\d+))?(?::(\d+))?"
 )
 _NAMESPACE_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+# How templates fail that include those of a chart which is not there, or read its values.
+_WITHOUT_CHART_PATTERN = re.compile(r'no template "|template "[^"\n]*" not defined|nil pointer')
 _REMEDY_BY_MESSAGE = {
-    "missing in charts/": "`helm dependency build {folder}` fetches it, which gpuward never does",
+    "missing in charts/": "`helm dependency build {folder}` fetches them, which gpuward never does",
     "kubeVersion": "choose another version of Kubernetes with --kube-version",
     "": "`{command}` shows it; if it needs values or a namespace, give them with --values, --set "
     "and --namespace, or values in the chart's ci/NAME-values.yaml",
@@ -121,6 +123,7 @@ def _render_all(
         of_ci = []
     failed: UnreadableSource | None = None
     is_rendered = False
+    reported: set[UnreadableSource] = set()  # often all renderings fail for the same reason
     for values in (options.values_files, *((name,) for name in of_ci)):
         if is_late(deadline):
             yield UnreadableSource(file, TOO_LONG_MESSAGE)
@@ -129,9 +132,11 @@ def _render_all(
         is_rendered = is_rendered or isinstance(rendered, RenderedChart)
         if values == options.values_files and isinstance(rendered, UnreadableSource):
             failed = rendered
-        else:
+        elif rendered not in reported:
+            if isinstance(rendered, UnreadableSource):
+                reported.add(rendered)
             yield rendered
-    if failed and not is_rendered:
+    if failed and not is_rendered and failed not in reported:
         yield failed
 
 
@@ -180,11 +185,18 @@ def _render_without(
 ) -> str:
     """Return what helm renders without the `missing` dependencies.
 
-    Raises ProgramError if helm fails, or if not all of the dependencies are switched off.
+    Raises ProgramError if helm fails, or if not all of the dependencies are switched off. A chart
+    whose templates fail without theirs, as of a library, needs them.
     """
+    needed = [*missing]
     with copy_of_chart(folder, missing) as copy:
-        text = run_program([helm, "template", copy, *arguments], deadline=deadline)
-    if needed := switched_on_charts(text, missing):
+        try:
+            text = run_program([helm, "template", copy, *arguments], deadline=deadline)
+            needed = switched_on_charts(text, missing)
+        except ProgramError as error:
+            if not _WITHOUT_CHART_PATTERN.search(str(error)):
+                raise
+    if needed:
         raise ProgramError(f"these dependencies are missing in charts/: {', '.join(needed)}")
     return text
 

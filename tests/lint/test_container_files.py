@@ -125,6 +125,11 @@ def test_compose_files(command: LintCommand, service: str, keys: list[str]) -> N
         ("podman run --device intel.com/qat=qatvf-0 --device example.com/output=0 a\n", []),
         ("ctr -n k8s.io run --gpus 0 image name\n", [("warning", 1, 19)]),
         ("docker run --rm \\\n  --runtime nvidia \\\n  a\n", [("warning", 2, 3)]),
+        ("docker run -v $(pwd):/w --gpus all a\n", [("warning", 1, 25)]),
+        ("docker run -u $(id -u):$(id -g) -w=/w$((1+2)) --gpus all a\n", [("warning", 1, 47)]),
+        ("docker run -v $(dirname $(pwd)):/w --gpus all a\n", [("warning", 1, 36)]),
+        ("x=$(docker run -v $(pwd):/w a) && docker run --gpus 1 b\n", [("warning", 1, 46)]),
+        ("docker run -v $(pwd a\ndocker run --gpus 1 b\n", [("warning", 2, 12)]),
         ("docker container run -v /a:/b --device /dev/dri/card0 a\n", [("warning", 1, 31)]),
         (
             "x=$(docker run --gpus all a) && docker run --gpus 1 b\n",
@@ -179,11 +184,12 @@ def test_units_and_templates_are_read(
     assert ([f["rule"] for f in done.report["findings"]], done.status) == (rules, 0)
 
 
-def test_a_template_that_cannot_be_read_is_named(command: LintCommand) -> None:
-    done = lint(command, "compose.yaml.j2", "services:\n{% if gpu %}\n  a: {}\n")
+@pytest.mark.parametrize("service", ["{% if gpu %}\n  a: {}\n", "  {{ name }}:\n    gpus: all\n"])
+def test_a_template_that_cannot_be_read_is_named(command: LintCommand, service: str) -> None:
+    done = lint(command, "compose.yaml.j2", f"services:\n{service}")
     (failed,) = done.report["not_evaluated"]
     assert failed["file"].endswith("compose.yaml.j2")
-    assert failed["message"]
+    assert failed["message"] == "a template that is no YAML: lint what it renders to"
     assert done.status == 3
 
 
@@ -236,16 +242,44 @@ def test_the_rules_are_documented_like_all_others(command: LintCommand, rule: st
     assert f"{rule} " in command.run("policy", "show").out
 
 
+def test_a_compose_file_may_have_any_name(command: LintCommand) -> None:
+    bypass = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec:\n  containers:\n"
+        "    - {name: a, image: a, env: [{name: NVIDIA_VISIBLE_DEVICES, value: all}]}\n"
+    )
+    service = "services:  # films\n  plex:\n    image: plex\n    gpus: all\n"
+    command.write("plex.yml", service)
+    command.write("gpu.yaml", service.replace("image: plex", "build: ."))
+    command.write("hwaccel.yaml", "services:\n  plex: {gpus: all}\n")
+    command.write("service.yaml", "spec:\n  services:\n    image: a\n    gpus: all\n")
+    command.write("notes.txt", service)
+    command.write("torn.yaml", service + "[\n")
+    command.write("pod.yaml", service + "---\n" + bypass)
+    command.write("desk.yml", service.replace("all", "all # gpuward: ignore[compose-gpu] a desk"))
+    assert [*command.json(".").found] == ["visible-devices-env"]
+    assert [*command.json("--also", "dockerfile", ".").found] == ["visible-devices-env"]
+    done = command.json("--also", "compose", ".")
+    found = {(f["file"], f["rule"]) for f in done.report["findings"]}
+    assert found == {
+        *((name, "compose-gpu") for name in ("plex.yml", "gpu.yaml", "hwaccel.yaml", "pod.yaml")),
+        ("pod.yaml", "visible-devices-env"),
+    }
+    assert done.report["summary"]["files"] == 7
+    assert done.report["not_evaluated"] == []
+    assert [skipped["file"] for skipped in done.report["skipped"]] == ["torn.yaml"]
+
+
 def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
     command.write("Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("app.Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("Containerfile.gpu", f"FROM a\nENV {ALL}\n")
+    command.write("Dockerfile_gpu", f"FROM a\nENV {ALL}\n")
     command.write("Dockerfile.dockerignore", f"ENV {ALL}\n")
     command.write(".venv/Dockerfile", f"FROM a\nENV {ALL}\n")
     command.write("a.sh", "docker run --gpus 1 a\n")
     assert command.json(".").report["findings"] == []
     files = {f["file"] for f in command.json("--also", "dockerfile", ".").report["findings"]}
-    assert files == {"Dockerfile", "app.Dockerfile", "Containerfile.gpu"}
+    assert files == {"Dockerfile", "app.Dockerfile", "Containerfile.gpu", "Dockerfile_gpu"}
     done = command.json("--also", "shell,dockerfile", "Dockerfile", "a.sh")
     assert len(done.report["findings"]) == 2
     assert done.report["not_evaluated"] == []

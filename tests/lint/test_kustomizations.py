@@ -41,6 +41,8 @@ def test_a_patch_is_not_final(command: LintCommand, entry: str, name: str) -> No
         assert PLACEMENT.isdisjoint(done.found)
         assert "image-default-all" in done.found
         assert fixable(command, argument) == set()
+        # What hides the GPU that the patched container may have is no fix of any kind.
+        assert {f["remedy"] for f in done.report["findings"]} == {"by-hand"}
     assert command("--patch", "overlay").out == ""
 
 

@@ -307,6 +307,13 @@ def test_utf_16_is_called_by_its_name(command: LintCommand, content: bytes) -> N
     assert b"UTF-16" in piped.stdout
 
 
+def test_what_git_crypt_has_encrypted_is_called_by_its_name(command: LintCommand) -> None:
+    (command.folder / "secret.yaml").write_bytes(b"\0GITCRYPT\0" + bytes(range(256)))
+    done = command(".")
+    assert done.status == 3
+    assert "secret.yaml: encrypted by git-crypt: git-crypt unlock decrypts it" in done.out
+
+
 def test_processes_that_are_no_copies_report_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -578,6 +578,31 @@ def test_dependencies_that_are_switched_on_must_be_there(helm: LintCommand) -> N
     assert "missing in charts/: metrics; `helm" in not_evaluated(helm.json("--render", "chart"))
 
 
+@BOTH_HELMS
+@pytest.mark.parametrize(
+    "use", ['{{ include "common.all" . }}', '{{ template "common.all" . }}', "{{ .Values.a.b }}"]
+)
+def test_a_chart_whose_library_is_missing_says_so_once(helm: LintCommand, use: str) -> None:
+    helm.write("chart/Chart.yaml", CHART + (MISSING % "").replace("metrics", "common"))
+    helm.write("chart/templates/all.yaml", use + "\n")
+    helm.write("chart/ci/a-values.yaml", "x: 1\n")
+    helm.write("chart/ci/b-values.yaml", "x: 2\n")
+    (entry,) = helm.json("--render", "chart").report["not_evaluated"]
+    assert entry["message"] == (
+        "the chart cannot be rendered: these dependencies are missing in charts/: common; "
+        "`helm dependency build chart` fetches them, which gpuward never does"
+    )
+
+
+@BOTH_HELMS
+def test_a_chart_that_asks_for_a_value_says_so_without_its_dependencies(helm: LintCommand) -> None:
+    entry, values = SWITCHED_OFF["condition"]
+    helm.write("chart/Chart.yaml", CHART + MISSING % entry)
+    helm.write("chart/values.yaml", VALUES + values)
+    helm.write("chart/templates/a.yaml", '{{ required "a password is needed" .Values.password }}\n')
+    assert "a password is needed" in not_evaluated(helm.json("--render", "chart"))
+
+
 def test_no_line_says_to_render_what_is_rendered(helm: LintCommand) -> None:
     values = VALUES.replace("resources: {}", "runtimeClassName: nvidia\nresources: {}")
     helm.write("chart/values.yaml", values)

@@ -124,15 +124,34 @@ def test_what_can_be_no_object_is_passed_over_and_named(command: LintCommand) ->
     assert "2 skipped" in done.out.splitlines()[-1]
 
 
+# As editors and compilers read it, with comments.
+SETTINGS = """\
+// README at: https://example.com/settings
+{"name": "tool!", "onCreate": "echo \\"$(uname)\\" # C:\\\\tools"}
+"""
+
+
+def test_json_of_another_tool_with_comments_is_passed_over(command: LintCommand) -> None:
+    command.write("devcontainer.json", SETTINGS)
+    command.write("settings.yaml", SETTINGS)
+    # YAML has no place for the character, and no object is a list.
+    command.write("data.json", '[{"kind": "\\u0050rose {{x}} \x7f"}]')
+    done = command.json(".")
+    assert done.status == 0
+    assert [skipped["file"] for skipped in done.report["skipped"]] == ["settings.yaml"]
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        SETTINGS.replace("name", "api\\u0056ersion"),
+        "a: [\n" + SETTINGS.replace('"name"', '!!binary "a2luZA=="'),
         "kind: Pod\nspec: [",
         '"\\x6bind": Pod\nspec: [',
         "<<: *pod\nspec: [",
         JINJA_WITHOUT_OBJECT + "---\n" + TEMPLATE,
     ],
-    ids=["a kind", "an escape", "an alias", "another document"],
+    ids=["an escape in JSON", "a tag", "a kind", "an escape", "an alias", "another document"],
 )
 def test_what_may_be_an_object_is_not_evaluated(command: LintCommand, text: str) -> None:
     command.write("plain/pod.yaml", text)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rules.base.json_values import pointer, value_at
+from rules.base.json_values import Json, Path, as_object, pointer, value_at
 from rules.gpu.visibility import remove_edits
 from rules.objects.kubernetes_objects import KubernetesObject, Quota
 from rules.objects.pod import Pod
@@ -112,6 +112,39 @@ def test_pods_in_lists_are_found() -> None:
     jobs = {"apiVersion": "batch/v1", "kind": "JobList", "items": [{"spec": {"template": bare}}]}
     (job,) = pods_in(jobs)
     assert (job.object.kind, job.object.group) == ("Job", "batch")
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "path"),
+    [
+        ("", "Template", ("objects", 0)),
+        ("template.openshift.io/", "Template", ("objects", 0)),
+        ("work.open-cluster-management.io/", "ManifestWork", ("spec", "workload", "manifests", 0)),
+        (
+            "work.open-cluster-management.io/",
+            "ManifestWorkReplicaSet",
+            ("spec", "manifestWorkTemplate", "workload", "manifests", 0),
+        ),
+        ("kubernetes.crossplane.io/", "Object", ("spec", "forProvider", "manifest")),
+        ("kubernetes.m.crossplane.io/", "Object", ("spec", "forProvider", "manifest")),
+    ],
+)
+def test_objects_in_others_are_found_as_what_they_are(group: str, kind: str, path: Path) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": 1}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
+    held: Json = {"kind": "List", "items": [quota, pod]}
+    for step in reversed(path):
+        held = [held, 1] if isinstance(step, int) else {step: held}
+    holder = {"apiVersion": f"{group}v1", "kind": kind, **as_object(held)}
+    of_quota, of_pod = find_subjects(holder, PROFILE)
+    assert isinstance(of_quota, Quota)
+    assert of_quota.path == (*path, "items", 0, "spec", "hard")
+    assert isinstance(of_pod, Pod)
+    assert (of_pod.object.kind, of_pod.path) == ("Pod", (*path, "items", 1, "spec"))
+    for nothing in ({}, {"objects": "text", "spec": 3}, {"objects": [1], "spec": {"workload": []}}):
+        assert (
+            list(find_subjects({**holder, "objects": None, "spec": None, **nothing}, PROFILE)) == []
+        )
 
 
 def test_an_object_is_named_by_group_kind_namespace_and_name() -> None:

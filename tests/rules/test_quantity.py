@@ -195,7 +195,16 @@ def test_a_placeholder_is_never_a_number(before: str, placeholder: str, after: s
     assert parse(text) == Placeholder(text)
 
 
-@pytest.mark.parametrize("text", ["$", "1$", "$ N", "{ n }", "$-1", "N", "%N%"])
+@pytest.mark.parametrize(
+    "text", ["NUM_GPUS", "__GPUS__", "__GPU_COUNT_PLACEHOLDER__", "_GPUS_", "@GPUS@", "<gpus>"]
+)
+def test_a_word_for_sed_is_a_placeholder(text: str) -> None:
+    assert parse(text) == Placeholder(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["__", "__gpus__", "_GPUS", "@@", "@GPUS", "$", "1$", "$ N", "{ n }", "$-1", "N", "%N%"]
+)
 def test_not_a_placeholder(text: str) -> None:
     assert isinstance(parse(text), Malformed)
 

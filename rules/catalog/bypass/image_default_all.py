@@ -32,7 +32,8 @@ the pod sets another value.
 Fix safety
 ----------
 There is no fix beside an extended resource that may be a GPU by another name, unless the policy
-says `voidEveryContainer`: name such a resource in a profile first.
+says `voidEveryContainer`: name such a resource in a profile first. Nor is there one in a patch or
+another part of a pod, whose container may get its GPU elsewhere.
 
 The fix adds `NVIDIA_VISIBLE_DEVICES=void` by default in pods that are created exactly as written.
 It needs `fix: true` in the policy
@@ -148,7 +149,7 @@ def check(pod: Pod, context: Context) -> Findings:
             if every and not is_known:
                 # An image that is known to show GPUs is more than the one in whose place it comes.
                 finding = finding._replace(key=f"{NVIDIA_VISIBLE_DEVICES} of any image")
-            yield finding._replace(fix=None) if may_have_gpu else finding
+            yield finding._replace(fix=None) if may_have_gpu or pod.is_partial else finding
 
 
 def _gpu_node_reason(pod: Pod, context: Context) -> str:

@@ -19,10 +19,11 @@ References
 - KubeRay, `ray-operator/controllers/ray/common/pod.go`
 """
 
+from rules.base.json_values import display
 from rules.base.traits import GPU_RESOURCE
-from rules.gpu.devices import whole_gpus
+from rules.gpu.devices import devices, whole_gpus
 from rules.gpu.volumes import SHARED_MEMORY_PATH, shared_memory_mount
-from rules.rule import Action, Context, Finding, Findings, Pod, define_rule
+from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 # The kinds of KubeRay, and those of others in which there is one of them.
 _RAY_KINDS = "Ray"
@@ -40,13 +41,18 @@ def check(pod: Pod, _context: Context) -> Findings:
             yield Finding(
                 path=(*container.path, "volumeMounts"),
                 key="volumeMounts.shm",
-                message=f"{container} asks for {gpus} GPUs and mounts no volume at "
-                f"{SHARED_MEMORY_PATH}: its processes share 64 MiB, "
+                message=f"{container} asks for {gpus} of {_names(container)} and mounts no volume "
+                f"at {SHARED_MEMORY_PATH}: its processes share 64 MiB, "
                 "the container runtime's default",
                 container=container,
                 help="mount an emptyDir with medium: Memory and a sizeLimit at "
                 f"{SHARED_MEMORY_PATH}",
             )
+
+
+def _names(container: Container) -> str:
+    requested = (name for name, device in devices(container).items() if device.is_requested)
+    return " and ".join(map(display, requested))
 
 
 RULE = define_rule(
