@@ -245,8 +245,9 @@ class PodsWithClaims:
 
     def add(self, pod: CountedPod) -> None:
         """Add a pod, if it has claims."""
-        if pod.has_claims:
-            self.owners[pod.namespace, pod.name] = pod.owner
+        if not pod.has_claims:
+            return
+        self.owners[pod.namespace, pod.name] = pod.owner
         for claim in pod.claims_by_group:
             self._in_groups[pod.namespace, claim].append(pod.name)
 
@@ -287,7 +288,8 @@ class PodLedger:
             return None
         if counted.node:
             self.loads.setdefault(counted.node, NodeLoad()).add(counted.requests, counted.consumer)
-        self.with_claims.add(counted)
+        if counted.has_claims:
+            self.with_claims.add(counted)
         if counted.consumer is not None:
             self.consumers.append(counted.consumer)
         self.sick += counted.sick

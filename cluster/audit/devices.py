@@ -67,7 +67,7 @@ class DeviceRemarks:
     def add(self, raw: Object) -> None:
         """Add an object, if it is a pod or a claim with devices."""
         kind, status = raw.get("kind"), as_object(raw.get("status"))
-        if kind == "Pod" and not has_terminated(raw):
+        if kind == "Pod" and "schedulingGroup" in as_object(raw.get("spec")):
             self._add_member(raw)
         if kind == "ResourceClaim" and status.get("allocation"):
             self._holders.add_claim(raw)
@@ -89,6 +89,8 @@ class DeviceRemarks:
                 self.sick.setdefault(place, []).append(sick)
 
     def _add_member(self, pod: Object) -> None:
+        if has_terminated(pod):
+            return
         metadata = as_object(pod.get("metadata"))
         user = _User(as_text(metadata.get("name")), as_text(metadata.get("uid")))
         for claim in claims_by_group(pod):
