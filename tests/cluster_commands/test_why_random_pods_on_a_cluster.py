@@ -39,14 +39,20 @@ def renamed(value: Any) -> Any:
 
 
 def on_a_plane(pod: dict[str, Any], name: str, namespace: str) -> dict[str, Any]:
-    """A pod of a scenario as a user may create it, without volumes and what needs other objects."""
+    """A pod of a scenario as a user may create it, without volumes and what needs other objects.
+
+    Nor has it a field that API servers drop or refuse by default.
+    """
     spec = renamed(pod["spec"])
-    for field in ("overhead", "priority", "volumes"):
+    for field in ("overhead", "priority", "volumes", "hostNetwork", "hostUsers"):
         spec.pop(field, None)
     spec["tolerations"] = [*spec.get("tolerations", []), OURS]
     for field in ("containers", "initContainers"):
         for container in spec.get(field, []):
             container["image"] = "i"
+            container.pop("volumeMounts", None)
+            if "restartPolicyRules" in container:
+                container.setdefault("restartPolicy", "Never")
     metadata = {"name": name, "namespace": namespace, "labels": pod["metadata"]["labels"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 

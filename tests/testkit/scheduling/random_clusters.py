@@ -15,9 +15,10 @@ _FEATURES = (
     *("taints", "node affinity", "amounts", "ports", "pods", "spread", "volumes", "disks"),
     *("limits", "nominated", "ephemeral", "older", "declared"),
 )
+# API servers want them in this order.
 _DECLARED = (
-    *("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"),
-    *("VolumeBindMountOptions", "another"),
+    *("AnotherFeature", "RestartAllContainersOnContainerExits"),
+    *("UserNamespacesHostNetworkSupport", "VolumeBindMountOptions"),
 )
 _CLASSES = ("made", "zoned", "local", "at-once", "older")
 _OLDER = {
