@@ -109,7 +109,9 @@ class ContainerFiles:
         """Return whether a file of no kind by its name has services as compose has them."""
         if COMPOSE not in self._kinds or container_file_kind(name):
             return False
-        return name.lower().endswith((".yaml", ".yml")) and _has_services(name)
+        is_yaml = name.lower().endswith((".yaml", ".yml"))
+        # A named pipe would hold the run up.
+        return is_yaml and os.path.isfile(name) and _has_services(name)
 
 
 def _has_services(name: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.testkit.lint_command import LintCommand, Outcome
@@ -267,6 +269,12 @@ def test_a_compose_file_may_have_any_name(command: LintCommand) -> None:
     assert done.report["summary"]["files"] == 7
     assert done.report["not_evaluated"] == []
     assert [skipped["file"] for skipped in done.report["skipped"]] == ["torn.yaml"]
+
+
+def test_a_named_pipe_that_no_program_writes_holds_nothing_up(command: LintCommand) -> None:
+    os.mkfifo(command.folder / "films.yml")
+    command.write("plex.yml", "services:\n  plex:\n    image: plex\n    gpus: all\n")
+    assert command.json("--also", "compose", ".").found == {"compose-gpu": "warning"}
 
 
 def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
