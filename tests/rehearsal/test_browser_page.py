@@ -16,13 +16,13 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
+from tests.testkit.browser import PATIENCE
 from tests.testkit.browser import browser as running_browser
 from tests.testkit.paths import ROOT
 from tests.testkit.skipping import skip_missing
 from tools import browser_engine
 
 CASES = sorted((ROOT / "tests" / "cases").glob("*/*.yaml"))[::10]
-PATIENCE = 60_000  # milliseconds
 LINT_ALL = """\
 import io, json, sys
 from gpuward.__main__ import main
@@ -83,7 +83,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def wait_for_findings(page: Page) -> None:
-    expect(page.locator("#state")).to_contain_text("warning", timeout=PATIENCE)
+    expect(page.locator("#state")).to_contain_text("warning")
 
 
 def test_the_findings_are_those_of_the_command(address: str, chromium: Browser) -> None:
@@ -118,14 +118,14 @@ def test_the_page_answers_without_a_network(address: str, chromium: Browser) -> 
     page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
     page.goto(address)
     wait_for_findings(page)
-    assert "visible-devices-env" in page.locator("#findings").inner_text()
-    expect(page.locator("#diff")).to_contain_text("NVIDIA_VISIBLE_DEVICES", timeout=PATIENCE)
+    expect(page.locator("#findings")).to_contain_text("visible-devices-env")
+    expect(page.locator("#diff")).to_contain_text("NVIDIA_VISIBLE_DEVICES")
     page.evaluate("() => navigator.serviceWorker.ready.then(() => true)")
     context.set_offline(True)  # what has been loaded serves from now on
     page.reload()
     wait_for_findings(page)
     page.locator("#manifest").fill("apiVersion: v1\nkind: Pod\nmetadata: {name: <b>x</b>}\nspec: [")
-    expect(page.locator("#state")).to_contain_text("1 not evaluated", timeout=PATIENCE)
+    expect(page.locator("#state")).to_contain_text("1 not evaluated")
     context.close()
     assert problems == []
     # Nothing leaves the tab.
@@ -140,7 +140,7 @@ def test_the_page_is_accessible_and_fits_a_telephone(
     context = chromium.new_context(color_scheme=scheme, viewport=size)
     page = context.new_page()
     page.goto(address)
-    expect(page.locator("#diff")).to_contain_text("NVIDIA_VISIBLE_DEVICES", timeout=PATIENCE)
+    expect(page.locator("#diff")).to_contain_text("NVIDIA_VISIBLE_DEVICES")
     found = Axe().run(page)
     width = page.evaluate("() => document.documentElement.scrollWidth")
     context.close()
