@@ -58,6 +58,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     choose_rules(item.path)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show why a test that ran once more had failed: the cause is to be found, as of a failure."""
+    for report in terminalreporter.getreports("rerun"):
+        terminalreporter.section(f"{report.nodeid} failed, and ran once more")
+        terminalreporter.write_line(report.longreprtext)
+
+
 @pytest.fixture(autouse=True)
 def structlog_defaults() -> Iterator[None]:
     """Undo a program's setting of the log, which is the whole process's and names a closed file."""
