@@ -14,19 +14,18 @@ from rules.container_files.index import RULES
 from rules.engine.rule_set import ActiveRule
 from rules.finding import Action
 from rules.objects.object_ref import ObjectRef
-from sources.container_files import (
+from sources.container_files.compose_files import compose_settings
+from sources.container_files.dockerfiles import dockerfile_settings
+from sources.container_files.kinds import (
     COMPOSE,
     DOCKERFILE,
     MARKDOWN,
     SHELL,
-    ContainerFileError,
-    LocatedSetting,
-    compose_settings,
     container_file_kind,
-    dockerfile_settings,
     is_ci_file,
-    script_settings,
 )
+from sources.container_files.scripts import script_settings
+from sources.container_files.settings import ContainerFileError, LocatedSetting
 from sources.embedded_manifests import manifests_in_markdown, manifests_in_script
 from sources.kubectl_commands import objects_of_commands
 from sources.manifests import File, Span

@@ -136,7 +136,7 @@ def other_file_remarks(
     if not any(word in file.source.text for word in _WORDS_ABOUT_GPUS):
         return
     from lint.gpu_fields_outside_pods import gpu_settings  # noqa: PLC0415  # few files need it
-    from sources.container_files import container_file_kind  # noqa: PLC0415  # likewise
+    from sources.container_files.kinds import container_file_kind  # noqa: PLC0415  # likewise
     from sources.embedded_manifests import objects_of_other_programs  # noqa: PLC0415  # likewise
 
     if container_file_kind(name):

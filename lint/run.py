@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from lint.fix.output import FixOutput
     from lint.fix.preview import Preview
-    from sources.container_files import ContainerFiles
+    from sources.container_files.kinds import ContainerFiles
     from sources.git.changes import ChangedFiles, StagedFiles
 
 
@@ -227,7 +227,7 @@ def _container_files(settings: InputSettings) -> ContainerFiles | None:
     """Return the files that are no manifests, if the user wants some to be linted."""
     if not settings.also:
         return None
-    from sources.container_files import ContainerFiles  # noqa: PLC0415  # few runs want such files
+    from sources.container_files.kinds import ContainerFiles  # noqa: PLC0415  # few runs want such files
 
     return ContainerFiles(settings.also)
 

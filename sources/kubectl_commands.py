@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object
-from rules.gpu.scripts import KUBECTL_PATTERN, Span, find_commands
+from rules.gpu.commands.scripts import KUBECTL_PATTERN, Span, find_commands
 
 # Options of kubectl, and of these commands, that take no word.
 _FLAGS = frozenset(

@@ -20,7 +20,7 @@ References
 - https://docs.docker.com/reference/compose-file/services/
 """
 
-from rules.gpu.scripts import findings_of_uncounted_gpus
+from rules.gpu.commands.container_tools import findings_of_uncounted_gpus
 from rules.rule import Action, ContainerSetting, Context, Findings, define_rule
 
 MESSAGE_TEMPLATE = "{holder} gets GPUs by {what}, which no scheduler of Kubernetes counts"

@@ -4,8 +4,8 @@ What it does
 ------------
 Finds in Dockerfiles and Containerfiles the instruction that sets `NVIDIA_VISIBLE_DEVICES`, or the
 variable of another maker, to GPUs in a stage that can become the image: the last one, and those
-that no other stage uses. It follows `ARG`, and what stages inherit. A value that depends on a build
-argument without a default is a note.
+that no other stage uses. It follows `ARG`, what stages inherit, and `ONBUILD` within the file. A
+value that is not known here, such as that of a build argument without a default, is a note.
 
 Why it matters
 --------------
@@ -29,7 +29,7 @@ def check(setting: ContainerSetting, _context: Context) -> Findings:
     if known is None:
         return
     if setting.value is None:
-        what, action = "takes {} from a build argument without a default", Action.AUDIT
+        what, action = "sets {} to a value that is known only when it is built", Action.AUDIT
     elif parse_visibility(setting.value, known) is Visibility.GRANTED:
         what, action = f"sets {{}}={display(setting.value)}", Action.DENY
     else:

@@ -21,7 +21,7 @@ References
 - https://docs.docker.com/reference/cli/docker/container/run/
 """
 
-from rules.gpu.scripts import findings_of_uncounted_gpus
+from rules.gpu.commands.container_tools import findings_of_uncounted_gpus
 from rules.rule import Action, ContainerSetting, Context, Findings, define_rule
 
 MESSAGE_TEMPLATE = "{holder} gives a container GPUs by {what}, which no scheduler counts"

@@ -7,6 +7,7 @@ from typing import Any
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.text_matching import matches_any
 from rules.finding import Finding
+from rules.gpu.commands.own_programs import runs_own_program
 from rules.gpu.devices import is_of_other_device
 from rules.gpu.images import (
     AGENT_PROGRAMS,
@@ -15,7 +16,6 @@ from rules.gpu.images import (
     is_agent_image,
     is_cuda_image,
 )
-from rules.gpu.own_programs import runs_own_program
 from rules.gpu.volumes import host_mounts
 from rules.objects.container import Container
 from rules.objects.kubernetes_objects import KubernetesObject

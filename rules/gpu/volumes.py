@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rules.base.json_values import Path, as_object, as_text
 from rules.base.text_matching import has_placeholder
 from rules.base.traits import DEVICE_LIST_FOLDER
-from rules.gpu.commands import expand_variables
+from rules.gpu.commands.of_containers import expand_variables
 from rules.objects.container import Container
 from rules.objects.pod import Pod
 from rules.objects.view import once_per_view

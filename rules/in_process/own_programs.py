@@ -1,8 +1,8 @@
-"""Twin of `rules.gpu.own_programs`: whether a container runs the program of its image, in CEL."""
+"""Twin of `rules.gpu.commands.own_programs`, in CEL: does a container run its image's program?"""
 
 from collections.abc import Iterable
 
-from rules.gpu.own_programs import (
+from rules.gpu.commands.own_programs import (
     CODE_PATTERN,
     CODE_VARIABLES,
     CODE_VARIABLES_OF_AGENTS,

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from rules.base.json_values import as_object, as_objects, as_text, display
 from rules.base.text_matching import is_found, matches_any
 from rules.gpu.claims import OTHER_VENDOR, vendors_of_claims
+from rules.gpu.commands.own_programs import runs_program_of_agent
 from rules.gpu.components import image_grants_gpus, is_made_by_daemon_set
 from rules.gpu.devices import (
     pod_requests_gpu,
@@ -16,7 +17,6 @@ from rules.gpu.devices import (
     uses_gpu_runtime,
 )
 from rules.gpu.images import is_agent_of_other_maker, is_platform_image, maker_of_image
-from rules.gpu.own_programs import runs_program_of_agent
 from rules.gpu.visibility import (
     NVIDIA_VISIBLE_DEVICES,
     Visibility,

@@ -41,7 +41,7 @@ from rules.base.traits import (
     VARIABLE_WORDS,
     is_named_after_gpus,
 )
-from rules.gpu.commands import EXEC_PATHS, gpu_program
+from rules.gpu.commands.of_containers import EXEC_PATHS, gpu_program
 from rules.gpu.devices import (
     FIELDS_OF_RESOURCES,
     MISPLACED_RESOURCE_FIELDS,

@@ -16,7 +16,7 @@ from rules.catalog.bypass import cdi_annotation, mig_admin_env, nri_cdi_annotati
 from rules.catalog.sharing import placement_label, reserved_gpushare_keys
 from rules.engine.fixing import check
 from rules.gpu.allocation_keys import ALLOCATION_ANNOTATIONS, ALLOCATION_LABELS
-from rules.gpu.commands import EXEC_PATHS
+from rules.gpu.commands.of_containers import EXEC_PATHS
 from rules.gpu.images import CUDA_TAG_WORDS_BY_IMAGE, IMAGES_FOR_ANY_MAKER, NVIDIA_REGISTRIES
 from rules.gpu.visibility import CUDA_VERSION
 from rules.gpu.volumes import INJECTOR_DOMAINS

@@ -48,6 +48,13 @@ def lint(command: LintCommand, name: str, text: str) -> Outcome:
         (f"FROM a\nRUN <<EOF\nENV {ALL}\nEOF\n", []),
         (f"FROM a\n# ENV {ALL}\nRUN export {ALL}\n", []),
         (f"ENV {ALL}\nFROM a\n", []),
+        # As a build reads quotes, directives, here-documents, stages and triggers
+        ("FROM a\nARG G=all\nENV NVIDIA_VISIBLE_DEVICES='void$G'\n", [("warning", 3, 5)]),
+        (f"# syntax=x\n# escape=`\nFROM a\nENV A=b `\n  {ALL}\n", [("warning", 5, 3)]),
+        (f"FROM a\nRUN echo '<<EOF'\nENV {ALL}\n", [("warning", 3, 5)]),
+        (f"FROM a\nENV {ALL}\nFROM 0\n", [("warning", 2, 5)]),
+        (f"FROM a AS one\nONBUILD ENV {ALL}\nFROM one\n", [("warning", 2, 13)]),
+        (f"FROM a\nENV A='b\u2028ENV' {ALL}\n", [("warning", 2, 15)]),
     ],
 )
 def test_dockerfiles(command: LintCommand, text: str, places: list[tuple[str, int, int]]) -> None:
@@ -151,7 +158,8 @@ def test_compose_files(command: LintCommand, service: str, keys: list[str]) -> N
         ('bash -c "\\"docker\\" run --gpus all a"\n', [("warning", 1, 25)]),
         ('"docker compose" run --gpus all a\n', []),
         ("docker run image --gpus all\n", []),
-        ("docker run --name --gpus image\n", []),
+        # An option may be newer than gpuward, and take no word.
+        ("docker run --new --gpus all image\n", [("warning", 1, 18)]),
         ("docker build --gpus all .\n", []),
         ("docker run -e NVIDIA_VISIBLE_DEVICES=void a; train --gpus 2\n", []),
         ("# docker run --gpus all a\nls # docker run --gpus all a\n", []),

@@ -14,7 +14,7 @@ import pytest
 from policies.loading import default_policy
 from rules.base.text_matching import is_found
 from rules.catalog.security import ld_preload
-from rules.gpu.own_programs import CODE_PATTERN
+from rules.gpu.commands.own_programs import CODE_PATTERN
 from rules.gpu.visibility import display_variable
 from rules.gpu.volumes import clean_path
 from rules.in_process.images import maker_facts

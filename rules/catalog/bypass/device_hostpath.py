@@ -32,10 +32,10 @@ References
 
 from rules.base.json_values import display
 from rules.base.traits import HOST_PATH
+from rules.gpu.commands.own_programs import runs_own_program
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.devices import uses_gpu_runtime
 from rules.gpu.images import is_agent_of_other_maker, maker_of_image
-from rules.gpu.own_programs import runs_own_program
 from rules.gpu.visibility import (
     NODE_DEBUGGER_ADVICE,
     is_node_debugger,

@@ -31,8 +31,13 @@ from itertools import chain
 
 from rules.base.json_values import Path, display
 from rules.base.traits import GPU_PROGRAM, HOST_PATH
-from rules.gpu.commands import EXEC_PATHS, MAX_COMMAND_CHARACTERS, Command, bounded_commands
-from rules.gpu.scripts import RunOption, find_run_options, gives_gpu, run_options
+from rules.gpu.commands.container_tools import RunOption, find_run_options, gives_gpu, run_options
+from rules.gpu.commands.of_containers import (
+    EXEC_PATHS,
+    MAX_COMMAND_CHARACTERS,
+    Command,
+    bounded_commands,
+)
 from rules.gpu.visibility import remove_and_request_advice
 from rules.gpu.volumes import host_mounts
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

@@ -23,7 +23,7 @@ from functools import cache
 
 from rules.base.json_values import display
 from rules.base.traits import CLAIM_IN_CONTAINER, GPU_RESOURCE
-from rules.gpu.commands import commands_of
+from rules.gpu.commands.of_containers import commands_of
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

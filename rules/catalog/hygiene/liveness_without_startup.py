@@ -26,9 +26,9 @@ from typing import Any
 
 from rules.base.json_values import as_object
 from rules.base.traits import GPU_RESOURCE
-from rules.gpu.commands import commands_of
+from rules.gpu.commands.launchers import started_program
+from rules.gpu.commands.of_containers import commands_of
 from rules.gpu.devices import requests_gpu
-from rules.gpu.launchers import started_program
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 
 _ENOUGH_SECONDS = 300  # seconds

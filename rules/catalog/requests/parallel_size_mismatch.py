@@ -63,9 +63,9 @@ from typing import Any, NamedTuple
 
 from rules.base.json_values import Path, as_object, as_text, display
 from rules.base.traits import GPU_RESOURCE, RAY_GPUS
-from rules.gpu.commands import commands_of
+from rules.gpu.commands.launchers import ParallelSize, parallel_size
+from rules.gpu.commands.of_containers import commands_of
 from rules.gpu.devices import pod_requests_gpu, request_of, whole_gpus
-from rules.gpu.launchers import ParallelSize, parallel_size
 from rules.relevance.traits import RAY_GPUS_OPTION, RAY_OPTIONS_FIELD
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

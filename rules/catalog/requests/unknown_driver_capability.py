@@ -24,7 +24,7 @@ References
 from rules.base.json_values import display
 from rules.base.text_matching import has_placeholder, nearest_word
 from rules.base.traits import GPU_RESOURCE, GPU_VARIABLE
-from rules.gpu.commands import expand_variables
+from rules.gpu.commands.of_containers import expand_variables
 from rules.gpu.devices import request_of
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule
 

@@ -55,7 +55,7 @@ References
 
 from rules.base.json_values import display, put
 from rules.base.traits import GPU_EVIDENCE, GPU_PROGRAM, PRIVILEGED
-from rules.gpu.commands import gpu_program
+from rules.gpu.commands.of_containers import gpu_program
 from rules.gpu.components import is_made_by_daemon_set
 from rules.gpu.images import is_gpu_sample
 from rules.gpu.visibility import NODE_DEBUGGER_ADVICE, is_node_debugger

@@ -36,9 +36,9 @@ from typing import TypeAlias
 
 from rules.base.json_values import Path, display
 from rules.base.traits import SHARE
-from rules.gpu.commands import commands_of
+from rules.gpu.commands.of_containers import commands_of
+from rules.gpu.commands.scripts import script_words
 from rules.gpu.devices import devices
-from rules.gpu.scripts import script_words
 from rules.gpu.visibility import describe_setting
 from rules.placement.node_labels import CGPU_MODES, GPU_CORE, GPU_MEM, MODE_LABEL, allowed_values
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

@@ -26,7 +26,7 @@ from rules.base.json_values import display
 from rules.base.quantity import Quantity
 from rules.base.text_matching import has_placeholder
 from rules.base.traits import SEVERAL_GPUS
-from rules.gpu.commands import Command, commands_of
+from rules.gpu.commands.of_containers import Command, commands_of
 from rules.gpu.devices import devices
 from rules.placement.selected_cards import selects_mig_cards
 from rules.rule import Action, Container, Context, Finding, Findings, Pod, define_rule

@@ -318,7 +318,7 @@ They are in a folder of their maker, the first one after the registry's host if 
 any owner, everybody could choose such a name.
 """
 # Of these an agent's program has one in its name. No shell or interpreter is called so. In a volume
-# it could be: `gpu.own_programs` looks at volumes.
+# it could be: `gpu.commands.own_programs` looks at volumes.
 _WORDS_OF_PROGRAMS = (
     *("plugin", "exporter", "labeller", "operator", "driver", "discovery", "scheduler"),
     *("monitor", "manager", "detector", "toolkit", "gpu", "rocm", "habana", "gaudi", "neuron"),

@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from rules.base.json_values import Path
-from rules.gpu.commands import Command, expand_variables
+from rules.gpu.commands.of_containers import Command, expand_variables
 from rules.gpu.images import image_name
 from rules.objects.container import Container
 
@@ -337,7 +337,7 @@ def started_program(container: Container, command: Command) -> Launcher | None:
 
 def _words_of_command(command: Command) -> list[CommandWord]:
     """The words of `command`; none if it has too many."""
-    from rules.gpu.scripts import script_words  # noqa: PLC0415  # few commands name a launcher
+    from rules.gpu.commands.scripts import script_words  # noqa: PLC0415  # few commands name a launcher
 
     words = [
         CommandWord(word, number, is_mention, _option_name(word))

@@ -1,0 +1,1 @@
+"""What commands of containers, scripts and files start, as far as rules read them."""
