@@ -14,6 +14,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/dockerfile2llb"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	"github.com/moby/buildkit/solver/pb"
 	"github.com/opencontainers/go-digest"
 )
 
@@ -44,6 +45,8 @@ func environments(text string) ([]map[string]string, error) {
 		}
 		var options dockerfile2llb.ConvertOpt
 		options.MetaResolver = images{}
+		capabilities := pb.Caps.CapSet(pb.Caps.All())
+		options.LLBCaps = &capabilities
 		made, err := dockerfile2llb.Dockerfile2LLB(context.Background(), []byte(strings.Join(lines[:end], "")), options)
 		if err != nil {
 			return nil, err
