@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from rules.base.json_values import Path, as_object
-from rules.gpu.commands.scripts import KUBECTL_PATTERN, Span, find_commands
+from kubeyaml.patch.model import path_of
+from rules.base.json_values import Path, as_object, as_objects, as_text
+from rules.gpu.commands.kubectl import KUBECTL_LINE, KUBECTL_PATTERN, is_node
+from rules.gpu.commands.scripts import Span, find_commands
+from rules.workloads.strategic_merge import strategic_merge
 
-# Options of kubectl, and of these commands, that take no word.
-_FLAGS = frozenset(
-    {"--attach", "--command", "--expose", "--help", "--leave-stdin-open", "--privileged"}
-    | {"--quiet", "--rm", "--save-config", "--stdin", "--tty", "--wait", "--force"}
-    | {"--insecure-skip-tls-verify", "--match-server-version", "--warnings-as-errors"}
-)
-_FLAG_LETTERS = frozenset("itqh")
 _FULL_NAMES = {"-n": "--namespace", "-l": "--labels"}
 _QUOTA_RESOURCE_NAMES = ("quota", "resourcequota", "resourcequotas")
-_NODE_RESOURCE_NAMES = ("node", "nodes", "no")
 
 
 class CommandObject(NamedTuple):
@@ -49,35 +44,33 @@ class _CommandArguments:
 
     def __init__(self, words: Sequence[str], spans: Sequence[Span]) -> None:
         self.plain: list[tuple[str, Span]] = []
-        self.behind: list[str] = []  # a double dash
         self.options: list[tuple[str, str, Span]] = []
-        position = 1
-        while position < len(words):
-            word, span = words[position], spans[position]
-            position += 1
-            if word == "--":
-                self.behind = list(words[position:])
-                return
-            if not word.startswith("-"):
-                self.plain.append((word, span))
-                continue
-            name, equals, value = word.partition("=")
-            if not equals and not _is_flag(name) and position < len(words):
-                value, span = words[position], (span[0], spans[position][1])
-                position += 1
-            self.options.append((_FULL_NAMES.get(name, name), value, span))
+        end = 1
+        for each in KUBECTL_LINE.read(words, 1):
+            end = each.last + 1
+            span = (spans[each.first][0], spans[each.last][1])
+            if each.name:
+                self.options.append((_FULL_NAMES.get(each.name, each.name), each.value, span))
+            else:
+                self.plain.append((each.value, span))
+        self.behind = list(words[end + 1 :])
+        """The words behind a double dash."""
 
     def value(self, option: str) -> str:
         """The last value of `option`, empty without one."""
         return next((v for name, v, _ in reversed(self.options) if name == option), "")
 
+    def values(self, option: str) -> list[str]:
+        """Every value of `option`."""
+        return [value for name, value, _ in self.options if name == option]
+
+    def is_on(self, flag: str) -> bool:
+        """Return whether an option that takes no word is given, and is not false."""
+        return [value != "false" for value in self.values(flag)][-1:] == [True]
+
     def span(self, option: str, default: Span) -> Span:
         """Return the span of the value of `option`; `default` without one."""
         return next((s for name, _, s in reversed(self.options) if name == option), default)
-
-
-def _is_flag(name: str) -> bool:
-    return name in _FLAGS or (name[1:2] != "-" and _FLAG_LETTERS.issuperset(name[1:]))
 
 
 def objects_of_commands(text: str) -> Iterator[CommandObject]:
@@ -100,8 +93,7 @@ def objects_of_commands(text: str) -> Iterator[CommandObject]:
 
 
 def _changes_node(verbs: Sequence[str]) -> bool:
-    is_known = len(verbs) > 1 and verbs[0] in ("label", "taint")
-    return is_known and verbs[1].partition("/")[0] in _NODE_RESOURCE_NAMES
+    return len(verbs) > 1 and verbs[0] in ("label", "taint") and is_node(verbs[1])
 
 
 def _metadata(arguments: _CommandArguments, position: int) -> dict[str, Any]:
@@ -114,10 +106,10 @@ def _metadata(arguments: _CommandArguments, position: int) -> dict[str, Any]:
 
 def _pod(arguments: _CommandArguments, span: Span, text: str) -> CommandObject:
     metadata = _metadata(arguments, 1)
-    for option, field in (("--labels", "labels"), ("--annotations", "annotations")):
-        texts = (value for name, value, _ in arguments.options if name == option)
-        if pairs := _parse_pairs(",".join(texts)):
-            metadata[field] = pairs
+    if labels := _parse_pairs(arguments.value("--labels")):
+        metadata["labels"] = labels
+    if annotations := dict(_parse_pair(text) for text in arguments.values("--annotations")):
+        metadata["annotations"] = annotations
     container: dict[str, Any] = {"name": metadata["name"], "image": arguments.value("--image")}
     path: Path = ("spec", "containers", 0)
     places = {(*path, "image"): arguments.span("--image", span)}
@@ -127,30 +119,30 @@ def _pod(arguments: _CommandArguments, span: Span, text: str) -> CommandObject:
             entries = container.setdefault("env", [])
             places[*path, "env", len(entries)] = where
             entries.append({"name": variable, "value": given})
-    if any(name == "--privileged" and value != "false" for name, value, _ in arguments.options):
+    if arguments.is_on("--privileged"):
         container["securityContext"] = {"privileged": True}
         places[*path, "securityContext"] = arguments.span("--privileged", span)
-    if arguments.behind:
-        is_command = any(name == "--command" for name, _, _ in arguments.options)
-        container["command" if is_command else "args"] = arguments.behind
-    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    if words := [word for word, _ in arguments.plain[2:]] + arguments.behind:
+        container["command" if arguments.is_on("--command") else "args"] = words
+    manifest: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
     manifest["spec"] = {"containers": [container]}
     overrides = _overrides(text, arguments.span("--overrides", (0, 0)))
     if overrides:
-        manifest = _apply_merge_patch(manifest, overrides)
+        apply = _OVERRIDE_TYPES.get(arguments.value("--override-type"), _apply_merge_patch)
+        manifest = dict(as_object(apply(manifest, overrides)))
         place = arguments.span("--overrides", span)
-        places = {} if "containers" in as_object(overrides.get("spec")) else places
+        places = {} if "containers" in json.dumps(overrides) else places
         places |= dict.fromkeys((("spec",), ("metadata",)), place)
     return CommandObject(manifest, places, span)
 
 
-def _overrides(text: str, span: Span) -> Mapping[str, Any]:
-    """The JSON in the word at `span`; empty for a placeholder, and for what kubectl refuses."""
+def _overrides(text: str, span: Span) -> Any:
+    """The JSON in the word at `span`; None for a placeholder, and for what kubectl refuses."""
     try:
         words = shlex.split(text[slice(*span)])
-        return as_object(json.loads(words[-1].removeprefix("--overrides="))) if words else {}
+        return json.loads(words[-1].removeprefix("--overrides=")) if words else None
     except (ValueError, RecursionError):
-        return {}
+        return None
 
 
 def _apply_merge_patch(value: Any, patch: Any) -> Any:
@@ -163,16 +155,44 @@ def _apply_merge_patch(value: Any, patch: Any) -> Any:
     return {name: inner for name, inner in merged.items() if inner is not None}
 
 
+def _apply_strategic_patch(value: Any, patch: Any) -> Any:
+    return _apply_merge_patch(None, strategic_merge(value, patch))  # which leaves out what is null
+
+
+def _apply_json_patch(value: Any, patch: Any) -> Any:
+    """`value` with the operations of RFC 6902 that add and replace; others change nothing."""
+    for _, operation in as_objects(patch):
+        if operation.get("op") in ("add", "replace"):
+            path = path_of(as_text(operation.get("path")), value)
+            value = _with_value(value, path, operation.get("value"))
+    return value
+
+
+def _with_value(value: Any, path: Path, new: Any) -> Any:
+    """A copy of `value` with `new` at `path`."""
+    if not path:
+        return new
+    step, others = path[0], tuple(path[1:])
+    if isinstance(value, list) and isinstance(step, int):
+        own = value[step] if step < len(value) else {}
+        return [*value[:step], _with_value(own, others, new), *value[step + 1 :]]
+    made = as_object(value)
+    return {**made, step: _with_value(made.get(str(step)), others, new)}
+
+
+_OVERRIDE_TYPES = {"strategic": _apply_strategic_patch, "json": _apply_json_patch}
+
+
 def _quota(arguments: _CommandArguments, span: Span) -> CommandObject:
     hard: dict[str, str] = {}
     places: dict[Path, Span] = {}
-    for name, value, where in arguments.options:
-        if name == "--hard":
-            for key, amount in _parse_pairs(value).items():
-                hard[key] = amount
-                places["spec", "hard", key] = where
+    for key, amount in _parse_pairs(arguments.value("--hard")).items():
+        hard[key] = amount
+        places["spec", "hard", key] = arguments.span("--hard", span)
     manifest = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _metadata(arguments, 2)}
-    return CommandObject({**manifest, "spec": {"hard": hard}}, places, span)
+    scopes = [scope for scope in arguments.value("--scopes").split(",") if scope]
+    spec = {"hard": hard, **({"scopes": scopes} if scopes else {})}
+    return CommandObject({**manifest, "spec": spec}, places, span)
 
 
 def _node(arguments: _CommandArguments, verb: str, span: Span) -> CommandObject:
@@ -199,5 +219,9 @@ def _node(arguments: _CommandArguments, verb: str, span: Span) -> CommandObject:
 
 
 def _parse_pairs(text: str) -> dict[str, str]:
-    pairs = (part.partition("=") for part in text.split(",") if part)
-    return {name: value for name, _, value in pairs}
+    return dict(_parse_pair(part) for part in text.split(",") if part)
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value

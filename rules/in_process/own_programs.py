@@ -1,4 +1,4 @@
-"""Twin of `rules.gpu.commands.own_programs`, in CEL: does a container run its image's program?"""
+"""Twin of `rules.gpu.commands.own_programs` in CEL: the programs of images, and of agents."""
 
 from collections.abc import Iterable
 

@@ -17,6 +17,7 @@ from rules.objects.container import POD_SPEC
 from rules.objects.object_ref import ObjectRef
 from rules.objects.pod import Pod
 from rules.profile.profile import Profile
+from rules.workloads.strategic_merge import strategic_merge
 
 _GROUP = "trainer.kubeflow.org"
 _RUNTIME_KINDS: Mapping[str, type[TrainingRuntime]] = {
@@ -31,13 +32,6 @@ _TRAINER_STEP, _TRAINER_CONTAINER = "trainer", "node"
 _MPI_NODES = "node"
 # Step of a TrainJob -> the field of its `initializer`. The container has the name of the step.
 _INITIALIZERS = {"dataset-initializer": "dataset", "model-initializer": "model"}
-# Lists of objects -> the field by which a patch finds the one that it changes; other lists of a
-# patch replace those of the template (k8s.io/api core/v1, `patchMergeKey`).
-_MERGE_KEYS = {
-    **dict.fromkeys(("containers", "initContainers", "env", "volumes"), "name"),
-    **dict.fromkeys(("imagePullSecrets", "schedulingGates"), "name"),
-    "volumeMounts": "mountPath",
-}
 _VALUES_IN_A_STEP = 50  # that are copied or compared
 _MERGED = POD_SPEC._replace(is_merged=True)
 
@@ -73,7 +67,7 @@ def merged_pods(
         for patch in patches.get(name, ()):
             size += count_values(patch)
             take_steps(1 + size // _VALUES_IN_A_STEP)
-            template = as_object(_merge(template, patch))
+            template = as_object(strategic_merge(template, patch))
         containers = as_objects(_spec_of_pods(template).get("containers"))
         take_steps(1 + (size + given * len(containers)) // _VALUES_IN_A_STEP)
         pod_spec = _merged_spec(name, template, spec, runtime.policy)
@@ -143,20 +137,6 @@ def _patches_by_job(spec: Mapping[str, Any]) -> Mapping[str, Sequence[Mapping[st
     return found
 
 
-def _merge(old: Any, patch: Any, field: str = "") -> Any:
-    """The value `old` of a field with a strategic merge patch."""
-    if isinstance(old, dict) and isinstance(patch, dict):
-        return {**old, **{key: _merge(old.get(key), value, key) for key, value in patch.items()}}
-    key = _MERGE_KEYS.get(field)
-    if key is None or not isinstance(old, list) or not isinstance(patch, list):
-        return patch
-    made = {as_text(item.get(key)): item for _, item in as_objects(old)}
-    for _, item in as_objects(patch):
-        name = as_text(item.get(key))
-        made[name] = _merge(made.get(name), item)
-    return [*made.values()]
-
-
 def _merged_spec(
     name: str, template: Mapping[str, Any], spec: Mapping[str, Any], policy: Mapping[str, Any]
 ) -> Mapping[str, Any] | None:
@@ -198,7 +178,7 @@ def _with_container(
 def _with_fields(container: Mapping[str, Any], fields: Mapping[str, Any]) -> Mapping[str, Any]:
     made = {**container, **fields}
     if "env" in fields:
-        made["env"] = _merge(container.get("env"), fields["env"], "env")
+        made["env"] = strategic_merge(container.get("env"), fields["env"], "env")
     return made
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rules.gpu.commands.container_tools import RunOption, find_run_options, gives_gpu, run_options
-from rules.gpu.commands.scripts import find_kubectl_variables, find_node_labels
+from rules.gpu.commands.kubectl import find_kubectl_variables, find_node_labels
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile

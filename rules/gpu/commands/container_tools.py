@@ -4,11 +4,12 @@ Every function is linear in its input. Tests hold the words of docker against it
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rules.base.json_values import display
 from rules.finding import Finding
+from rules.gpu.commands.options import Argument, CommandLine
 from rules.gpu.commands.scripts import compiled_pattern, find_commands
 from rules.gpu.visibility import Visibility, parse_visibility
 from rules.gpu.volumes import (
@@ -52,17 +53,6 @@ _TOOL_OPTIONS_WITH_VALUE = frozenset(
     | {"--host-gateway-ip", "--bridge-ip", "--cdi-spec-dirs", "--userns-remap"}  # of nerdctl
 )
 _TOOL_SHORT_OPTION_PATTERN = r"-[Dr]*([Hclna])"
-# Options of `run` that take no word
-_RUN_FLAGS = frozenset(
-    {"--rm", "--detach", "--interactive", "--tty", "--init", "--privileged", "--read-only"}
-    | {"--publish-all", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet"}
-    | {"--disable-content-trust", "--use-api-socket", "--help"}  # of docker
-    | {"--env-host", "--http-proxy", "--no-hostname", "--no-hosts", "--passwd", "--replace"}
-    | {"--read-only-tmpfs", "--rmi", "--rootfs", "--tls-verify", "--unsetenv-all"}  # of podman
-    | {"--null-io", "--cni", "--sync-fs", "--remap-labels", "--privileged-without-host-devices"}
-    | {"--runc-systemd-cgroup", "--net-host", "--allow-new-privs", "--seccomp", "--no-pivot"}
-)
-_FLAG_LETTERS = frozenset("ditPq")
 # ctr also reads options between the image and the name of the container.
 _WORDS_BEFORE_OPTIONS = {"ctr": 1}
 # It takes one dash before any name, and no letters together.
@@ -75,8 +65,17 @@ _VOLUME_PATTERN = r"((?:\$\{[^{}]*+\}|\{\{[^{}]*+\}\}|[^:])*+):([^:]*+)"
 _SOURCE_KEYS = frozenset({"source", "src"})
 _TARGET_KEYS = frozenset({"target", "destination", "dst"})
 _ENVIRONMENT_OPTIONS = frozenset({"-e", "--env"})
-# An option of one letter, perhaps behind flags and before its value, as in `-itv/a:/b`.
-_SHORT_OPTION_PATTERN = r"-[ditPq]*([^-=ditPq])=?(.*)"
+# Options of `run` that take no word
+_RUN_FLAGS = frozenset(
+    {"--rm", "--detach", "--interactive", "--tty", "--init", "--privileged", "--read-only"}
+    | {"--publish-all", "--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet"}
+    | {"--disable-content-trust", "--use-api-socket", "--help"}  # of docker
+    | {"--env-host", "--http-proxy", "--no-hostname", "--no-hosts", "--passwd", "--replace"}
+    | {"--read-only-tmpfs", "--rmi", "--rootfs", "--tls-verify", "--unsetenv-all"}  # of podman
+    | {"--null-io", "--cni", "--sync-fs", "--remap-labels", "--privileged-without-host-devices"}
+    | {"--runc-systemd-cgroup", "--net-host", "--allow-new-privs", "--seccomp", "--no-pivot"}
+)
+_RUN_LINE = CommandLine(_RUN_FLAGS, "ditPq", never_values=_GPU_OPTIONS | _ENVIRONMENT_OPTIONS)
 
 
 class RunOption(NamedTuple):
@@ -131,9 +130,19 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
     command = f"{tool} {verb}"
     if tool == _NVIDIA_DOCKER:
         yield RunOption(command, "--runtime", "nvidia", is_variable=False, word_index=first)
-    for name, value, index in _options(tool, words, position + 1):
-        if option := _gpu_or_variable_option(command, name, value, index):
+    others = _WORDS_BEFORE_OPTIONS.get(tool, 0)
+    for argument in _RUN_LINE.read(
+        _with_two_dashes(words) if tool == "ctr" else words, position + 1
+    ):
+        others -= not argument.name
+        if others < 0:
+            return
+        if option := _gpu_or_variable_option(command, argument):
             yield option
+
+
+def _with_two_dashes(words: Iterable[str]) -> list[str]:
+    return [re.sub(_ONE_DASH_PATTERN, "--", word, count=1) for word in words]
 
 
 def _index_of_verb(words: Sequence[str], position: int) -> int:
@@ -144,34 +153,6 @@ def _index_of_verb(words: Sequence[str], position: int) -> int:
         position += 2 if word in _TOOL_OPTIONS_WITH_VALUE or short_option.fullmatch(word) else 1
     has_noun = position < len(words) and words[position] in _NOUNS
     return position + has_noun
-
-
-def _options(tool: str, words: Sequence[str], position: int) -> Iterator[tuple[str, str, int]]:
-    """The names, the values and the indices of the options from `position` on, up to the image."""
-    others = _WORDS_BEFORE_OPTIONS.get(tool, 0)
-    while position < len(words) and words[position] != "--":
-        word, index = words[position], position
-        position += 1
-        if not word.startswith("-"):
-            others -= 1
-            if others < 0:
-                return
-            continue
-        if tool == "ctr":
-            word = re.sub(_ONE_DASH_PATTERN, "--", word, count=1)
-        name, equals, value = word.partition("=")
-        if short := compiled_pattern(_SHORT_OPTION_PATTERN).fullmatch(word):
-            name, equals, value = f"-{short[1]}", short[2], short[2]
-        if not equals and not _is_flag(word) and not _is_gpu_option(words[position : position + 1]):
-            value = words[position] if position < len(words) else ""
-            position += 1
-        yield name, value, index
-
-
-def _is_gpu_option(words: Sequence[str]) -> bool:
-    """Return whether the first of `words` is an option that may give a GPU, and so no value."""
-    names = _GPU_OPTIONS | _ENVIRONMENT_OPTIONS
-    return any(word.partition("=")[0] in names for word in words)
 
 
 def _without_quotes(word: str) -> str:
@@ -237,7 +218,8 @@ def _is_gpu_mount(text: str) -> bool:
     return is_device_request(source, target)
 
 
-def _gpu_or_variable_option(command: str, name: str, value: str, index: int) -> RunOption | None:
+def _gpu_or_variable_option(command: str, argument: Argument) -> RunOption | None:
+    name, value, index = argument.name, argument.value, argument.first
     if name in _ENVIRONMENT_OPTIONS:
         variable, equals, text = value.partition("=")
         return RunOption(
@@ -246,13 +228,6 @@ def _gpu_or_variable_option(command: str, name: str, value: str, index: int) -> 
     if name in _GPU_OPTIONS:
         return RunOption(command, name, value, is_variable=False, word_index=index)
     return None
-
-
-def _is_flag(word: str) -> bool:
-    if word.startswith("--"):
-        return word in _RUN_FLAGS
-    word = word.partition("=")[0]
-    return len(word) > 1 and _FLAG_LETTERS.issuperset(word[1:])
 
 
 def findings_of_uncounted_gpus(setting: ContainerSetting, message: str) -> Iterator[Finding]:

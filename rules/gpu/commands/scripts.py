@@ -1,4 +1,4 @@
-"""The commands in a script, and those of kubectl that label nodes or set variables.
+"""The commands in a script, and their words.
 
 Every function is linear in its input.
 """
@@ -140,74 +140,3 @@ def _is_comment(text: str, offset: int) -> bool:
     start = max(0, offset - _MAX_LINE_CHARACTERS)
     line = text[max(start, text.rfind("\n", start, offset) + 1) : offset].lstrip()
     return line.startswith(("#", "//")) or " #" in line
-
-
-KUBECTL_PATTERN = r"(?<![\w.-])(?:kubectl|oc)(?=[ \t])"
-"""The pattern of where a command of kubectl begins, for `find_commands`."""
-_NODE_RESOURCE_NAMES = frozenset({"node", "nodes", "no"})
-# Options of kubectl, and of `label`, that take a word.
-_LABEL_OPTIONS_WITH_VALUE = frozenset(
-    {"-n", "--namespace", "--context", "--kubeconfig", "--cluster", "--user", "-s", "--server"}
-    | {"--as", "--as-group", "--token", "--request-timeout", "-v"}
-    | {"-l", "--selector", "--field-selector", "-f", "--filename", "-k", "--kustomize"}
-    | {"-o", "--output", "--field-manager", "--resource-version", "--template"}
-)
-
-
-class KubectlNodeLabel(NamedTuple):
-    """A label that a command sets or removes: None as `value`. `span` is that of the word."""
-
-    name: str
-    value: str | None
-    overwrites: bool
-    span: Span
-    command_start: int
-
-
-def find_node_labels(text: str) -> Iterator[KubectlNodeLabel]:
-    """The labels that `kubectl label nodes` sets or removes anywhere in `text`."""
-    for words, spans in find_commands(text, KUBECTL_PATTERN):
-        places = list(_argument_indices(words))
-        arguments = [words[place] for place in places]
-        if arguments[:1] != ["label"] or not arguments[1:]:
-            continue
-        if arguments[1].partition("/")[0] not in _NODE_RESOURCE_NAMES:
-            continue
-        overwrites = any(word in ("--overwrite", "--overwrite=true") for word in words)
-        for place in places[2:]:
-            name, equals, value = words[place].partition("=")
-            if equals:
-                yield KubectlNodeLabel(name, value, overwrites, spans[place], spans[0][0])
-            elif name.endswith("-"):
-                yield KubectlNodeLabel(name[:-1], None, overwrites, spans[place], spans[0][0])
-
-
-class KubectlVariable(NamedTuple):
-    """A variable that `kubectl set env` gives containers. `span` is that of the word."""
-
-    name: str
-    value: str
-    span: Span
-    command_start: int
-
-
-def find_kubectl_variables(text: str) -> Iterator[KubectlVariable]:
-    """The variables that `kubectl set env` sets anywhere in `text`."""
-    for words, spans in find_commands(text, KUBECTL_PATTERN):
-        places = list(_argument_indices(words))
-        if [words[place] for place in places[:2]] == ["set", "env"]:
-            for place, word in enumerate(words):
-                name, equals, value = word.removeprefix("--env=").partition("=")
-                if equals and not name.startswith("-"):
-                    yield KubectlVariable(name, value, spans[place], spans[0][0])
-
-
-def _argument_indices(words: list[str]) -> Iterator[int]:
-    """The indices of the words after the command that are neither options nor their values."""
-    position = 1
-    while position < len(words):
-        if not words[position].startswith("-"):
-            yield position
-        elif words[position] in _LABEL_OPTIONS_WITH_VALUE:
-            position += 1
-        position += 1

@@ -1,0 +1,114 @@
+"""The objects that gpuward reads from commands are those that kubectl makes of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import shlex
+from typing import Any
+
+import pytest
+
+from sources.kubectl_commands import objects_of_commands
+from tests.testkit.control_plane.cluster import Cluster
+
+CASES = 20  # of each seed
+ENVIRONMENT = ("NVIDIA_VISIBLE_DEVICES=all", "A=b", "B=", "C=x=y", "D=a,b")
+OVERRIDES = (
+    '{"spec": {"runtimeClassName": "nvidia"}}',
+    '{"metadata": {"labels": {"a": "b"}}}',
+    '{"spec": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "x", "operator": "Exists"}]}}',
+    '{"apiVersion": "v1", "spec": {"hostPID": true}}',
+    '{"spec": {"containers": [{"name": "p", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}',
+    '{"spec": {"containers": [{"name": "p", "securityContext": {"privileged": true}}]}}',
+)
+PATCHES = (
+    '[{"op": "add", "path": "/spec/runtimeClassName", "value": "nvidia"}]',
+    '[{"op": "replace", "path": "/spec/containers/0/image", "value": "z"}]',
+)
+OPTIONS: tuple[tuple[tuple[str, ...], ...], ...] = (
+    *(((f"--env={one}",), ("--env", one)) for one in ENVIRONMENT),
+    (("-l", "a=b"), ("--labels=a=b,c=d",), ("-la=b",), ("-l=a=b",)),
+    (("--privileged",), ("--privileged=true",), ("--privileged=false",)),
+    (
+        ("--restart=Never",),
+        ("--restart", "Never"),
+        ("--port=80",),
+        ("--image-pull-policy", "Never"),
+    ),
+    (("--annotations=a=b",), ("--annotations", "c=d")),
+    *(((f"--overrides={one}",), ("--overrides", one)) for one in OVERRIDES),
+    *((("--override-type=strategic", "--overrides", one),) for one in OVERRIDES),
+    *((("--override-type", "json", f"--overrides={one}"),) for one in PATCHES),
+    (("--command",), ("--v=0",), ("--show-managed-fields",), ("--disable-compression",)),
+    (("--request-timeout", "60s"), ("--field-manager", "x"), ("--allow-missing-template-keys",)),
+    (("-v", "0"), ("-v0",), ("--quiet",), ("-q",), ("--grace-period=-1",), ("--as-group", "x")),
+)
+# Which kubectl writes by itself, or which concern no rule
+OWN_FIELDS = {
+    "status": ..., "creationTimestamp": ..., "restartPolicy": ..., "dnsPolicy": ...,
+    "imagePullPolicy": ..., "ports": ...,
+}  # fmt: skip
+
+
+def flat(options: list[list[str]]) -> list[str]:
+    return [word for option in options for word in option]
+
+
+def run_command(chooser: random.Random) -> list[str]:
+    """The words of a random `kubectl run`."""
+    options = [list(chooser.choice(chooser.choice(OPTIONS))) for _ in range(chooser.randint(0, 5))]
+    if any("--overrides" in word for option in options for word in option):
+        # Of several, the last counts for all.
+        options = options[:1] + [each for each in options[1:] if "--override" not in each[0]]
+    options.append(chooser.choice([["--image=i"], ["--image", "nvidia/cuda"]]))
+    chooser.shuffle(options)
+    middle = chooser.randint(0, len(options))
+    before, after = options[:middle], options[middle:]
+    rest = chooser.choice([[], [], ["--", "sh", "-c", "nvidia-smi --x"], ["sh", "x"]])
+    return ["run", *flat(before), "p", *flat(after), *rest]
+
+
+def quota_command(chooser: random.Random) -> list[str]:
+    """The words of a random `kubectl create quota`."""
+    hard = ["requests.nvidia.com/gpu=1", "cpu=1", "pods=5,memory=1Gi", "requests.amd.com/gpu=0"]
+    options = [
+        chooser.choice([[f"--hard={one}"], ["--hard", one]])
+        for one in chooser.sample(hard, chooser.randint(0, 2))
+    ]
+    options += chooser.sample([["--scopes=NotTerminating"], ["--validate=false"]], 1)
+    chooser.shuffle(options)
+    return ["create", chooser.choice(["quota", "resourcequota"]), "q", *flat(options)]
+
+
+def without_own_fields(value: Any) -> Any:
+    """`value` without what kubectl writes by itself, and without what is empty."""
+    if isinstance(value, list):
+        return [without_own_fields(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {k: without_own_fields(v) for k, v in value.items() if k not in OWN_FIELDS}
+    if "labels" in found:
+        found["labels"] = {k: v for k, v in found["labels"].items() if k != "run"}
+    return {k: v for k, v in found.items() if v not in ({}, [], None, "")}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_object_is_the_one_that_kubectl_makes(api_server: Cluster, seed: int) -> None:
+    chooser = random.Random(seed)  # noqa: S311  # no secret
+    made = 0
+    for _ in range(CASES):
+        words = chooser.choice([run_command, run_command, quota_command])(chooser)
+        end = words.index("--") if "--" in words else len(words)
+        dry = ["--dry-run=client", "--output=json"]
+        done = api_server.kubectl(*words[:end], *dry, *words[end:], check=False)
+        if done.returncode:  # such as two kinds of overrides
+            continue
+        made += 1
+        text = shlex.join(["kubectl", *words]) + "\n"
+        found = [copy.deepcopy(one.manifest) for one in objects_of_commands(text)]
+        wanted = json.loads(done.stdout)
+        wanted["metadata"].pop("namespace", None)
+        assert [without_own_fields(each) for each in found] == [without_own_fields(wanted)], text
+    assert made > CASES / 2
