@@ -23,7 +23,9 @@ from sources.container_files.kinds import (
     SHELL,
     container_file_kind,
     is_ci_file,
+    is_quadlet,
 )
+from sources.container_files.quadlets import quadlet_settings
 from sources.container_files.scripts import script_settings
 from sources.container_files.settings import ContainerFileError, LocatedSetting
 from sources.embedded_manifests import manifests_in_markdown, manifests_in_script
@@ -124,6 +126,8 @@ class _FileEvaluation:
             return dockerfile_settings(text, ref, profile)
         if self._kind == COMPOSE:
             return compose_settings(text, ref, profile)
+        if is_quadlet(name):
+            return quadlet_settings(text, ref, profile)
         return script_settings(text, ref, profile, is_ci=is_ci_file(name))
 
     def _evaluate(self, placed: LocatedSetting, active: ActiveRule) -> None:

@@ -7,8 +7,9 @@ docker, podman and nerdctl, and `ctr run`, with an option that gives the contain
 `--device` of a GPU, `--runtime nvidia`, a visible-devices variable, or a volume of `/dev/null`, or
 of a variable, at `/var/run/nvidia-container-devices/…`, which NVIDIA's toolkit takes for a request
 where it is told to. It reads only the options before the image, and no variable or function that
-stands for the command. It also finds such a variable in `kubectl set env`, and in files of CI
-systems the variable itself, which runners hand to the containers of their jobs.
+stands for the command. It also finds such a variable in `kubectl set env`, in files of CI systems
+the variable itself, which runners hand to the containers of their jobs, and in units of Podman's
+Quadlet (`.container`) the keys that stand for such options, such as `AddDevice`.
 
 Why it matters
 --------------
@@ -19,6 +20,7 @@ this rule to `off`.
 References
 ----------
 - https://docs.docker.com/reference/cli/docker/container/run/
+- https://docs.podman.io/en/latest/markdown/podman-systemd.unit.5.html
 """
 
 from rules.gpu.commands.container_tools import findings_of_uncounted_gpus

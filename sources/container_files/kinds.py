@@ -16,11 +16,12 @@ DOCKERFILE, COMPOSE, SHELL, MARKDOWN = CONTAINER_FILE_KINDS = (
     "markdown",
 )
 _TEMPLATE_PATTERN = rf"(\.({'|'.join(TEMPLATE_ENDINGS)}))?"
+_QUADLET_PATTERN = re.compile(r".+\.container" + _TEMPLATE_PATTERN)
 _FILE_NAME_PATTERN_BY_KIND = {
     DOCKERFILE: re.compile(r"(.+[._-])?(dockerfile|containerfile)([._-](?!dockerignore$).+)?"),
     COMPOSE: re.compile(rf"(.+[.-])?compose([.-].+)?\.ya?ml{_TEMPLATE_PATTERN}"),
     SHELL: re.compile(
-        r"(.+\.(sh|bash|zsh|ksh|mk|service)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"
+        r"(.+\.(sh|bash|zsh|ksh|mk|service|container)|(gnu)?makefile|justfile|jenkinsfile|taskfile\.ya?ml"
         r"|(azure|bitbucket)-pipelines\.ya?ml|cloudbuild\.ya?ml|\.(gitlab-ci|travis|drone)\.ya?ml)"
         + _TEMPLATE_PATTERN
     ),
@@ -48,6 +49,11 @@ def is_ci_file(name: str) -> bool:
     is_in_folder = any(f"/{known}/" in folder for known in _CI_FOLDERS)
     is_known = is_in_folder or _FILE_NAME_PATTERN_BY_KIND[SHELL].fullmatch(base) is not None
     return is_known and base.endswith((".yaml", ".yml"))
+
+
+def is_quadlet(name: str) -> bool:
+    """Return whether the file is a unit of Podman's Quadlet that describes a container."""
+    return _QUADLET_PATTERN.fullmatch(os.path.basename(name).lower()) is not None
 
 
 class ContainerFiles:

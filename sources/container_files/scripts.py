@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rules.gpu.commands.container_tools import RunOption, find_run_options, gives_gpu, run_options
+from rules.gpu.commands.container_tools import find_run_options, run_options
 from rules.gpu.commands.kubectl import find_kubectl_variables, find_node_labels
 from rules.objects.file_settings import ContainerSetting, LabelCommand
 from rules.objects.object_ref import ObjectRef
 from rules.profile.profile import Profile
-from sources.container_files.settings import LocatedSetting
+from sources.container_files.settings import LocatedSetting, setting_of_option
 
 _VARIABLE_PATTERN = re.compile(
     r"^[ \t]*(?:-[ \t]+)?[\"']?(\w+_VISIBLE_\w+)[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE
@@ -24,7 +24,7 @@ def script_settings(
 ) -> Iterator[LocatedSetting]:
     """The options of commands in `text` that concern GPUs, and if it `is_ci` also its variables."""
     for found in find_run_options(text):
-        if setting := _setting(found.option, file, profile):
+        if setting := setting_of_option(found.option, f"`{found.option.tool}`", file, profile):
             yield LocatedSetting(setting, found.start, found.end, found.command_start)
     for label in find_node_labels(text):
         command = LabelCommand(file, label.name, label.value, label.overwrites)
@@ -47,14 +47,5 @@ def _settings_of_ci_jobs(text: str, file: ObjectRef, profile: Profile) -> Iterat
             yield LocatedSetting(setting, match.start(1), match.end(), match.start(1))
     for match in _OPTIONS_PATTERN.finditer(text):
         for option in run_options(["docker", "run", *match[1].split()]):
-            if job := _setting(option._replace(tool="a job"), file, profile):
+            if job := setting_of_option(option, "a job", file, profile):
                 yield LocatedSetting(job, match.start(1), match.end(1), match.start(1))
-
-
-def _setting(option: RunOption, file: ObjectRef, profile: Profile) -> ContainerSetting | None:
-    """The setting that `option` is, None if it gives no GPU."""
-    known = profile.visible_variable(option.name) if option.is_variable else None
-    if not gives_gpu(option, known):
-        return None
-    holder = option.tool if option.tool == "a job" else f"`{option.tool}`"
-    return ContainerSetting(file, holder, option.name, option.value, known)

@@ -174,6 +174,29 @@ def test_scripts(command: LintCommand, text: str, places: list[tuple[str, int, i
 
 
 @pytest.mark.parametrize(
+    ("lines", "places"),
+    [
+        ("AddDevice=nvidia.com/gpu=all", [("warning", 3, 1)]),
+        ("  AddDevice = -/dev/nvidia0 /dev/fuse", [("warning", 3, 3)]),
+        (f'Environment=A=b "{ALL}"', [("warning", 3, 1)]),
+        (f"Environment=A=b \\\n  # a comment\n  {ALL}", [("warning", 3, 1)]),
+        ("PodmanArgs=--shm-size 1g --gpus all", [("warning", 3, 1)]),
+        (f"Volume=/dev/null:{LIST}/all:ro", [("warning", 3, 1)]),
+        (f"Mount=type=bind,source=/dev/null,target={LIST}/0", [("warning", 3, 1)]),
+        ("# gpuward: ignore[run-gpu] a node of its own\nAddDevice=nvidia.com/gpu=0", []),
+        ("AddDevice=nvidia.com/gpu=all\nAddDevice=", []),
+        ("AddDevice=/dev/snd\nEnvironment=NVIDIA_VISIBLE_DEVICES=void", []),
+        ("Exec=train --gpus all\n[Service]\nAddDevice=nvidia.com/gpu=all", []),
+        ("Environment='A=b", []),
+    ],
+)
+def test_quadlets(command: LintCommand, lines: str, places: list[tuple[str, int, int]]) -> None:
+    done = lint(command, "units/model.container", f"[Container]\nImage=model:1\n{lines}\n")
+    assert found(done) == places
+    assert {f["rule"] for f in done.report["findings"]} <= {"run-gpu"}
+
+
+@pytest.mark.parametrize(
     ("name", "text", "rules"),
     [
         (
