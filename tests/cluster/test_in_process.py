@@ -45,7 +45,12 @@ from tests.testkit.control_plane.processes import eventually
 from tests.testkit.coverage.table import bypasses
 from tests.testkit.dry_runs import REFUSED
 from tests.testkit.exporter import ACCOUNT, CONTROLLER, FOREIGN, OWN, exporter_pod
-from webhook.in_process.objects import DIGEST_ANNOTATION, digest_of
+from webhook.in_process.objects import (
+    DIGEST_ANNOTATION,
+    SPEC_DIGEST_ANNOTATION,
+    digest_of,
+    spec_digest_of,
+)
 from webhook.in_process.statements import exported_rules
 
 POLICY = default_policy()
@@ -117,17 +122,14 @@ def _differences(
     return differences, seen
 
 
-def test_what_api_servers_store_is_as_it_was_written(api_server: Cluster, namespace: str) -> None:
-    """By the digest from which `gpuward doctor` sees changes."""
-    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-    stored = [
-        item
-        for item in api_server.request("GET", path).body["items"]
-        if item["metadata"]["name"].startswith("in-process-1-")
-    ]
-    assert len(stored) == 9, namespace
+def test_what_api_servers_store_is_as_it_was_written(exports: Exports, namespace: str) -> None:
+    """By the digests from which `gpuward doctor` sees changes."""
+    stored = exports.stored(namespace)
+    assert len({item["kind"] for item in stored}) == 2
     for item in stored:
-        assert item["metadata"]["annotations"][DIGEST_ANNOTATION] == digest_of(item)
+        annotations = item["metadata"]["annotations"]
+        assert annotations[DIGEST_ANNOTATION] == digest_of(item)
+        assert annotations[SPEC_DIGEST_ANNOTATION] == spec_digest_of(item)
 
 
 def test_every_case_is_judged_as_by_the_rules(exports: Exports, namespace: str) -> None:

@@ -27,7 +27,12 @@ from tests.testkit.control_plane.client import Response
 from tests.testkit.control_plane.cluster import Cluster
 from tests.testkit.dry_runs import REFUSED
 from webhook.in_process.fixes import fix_objects
-from webhook.in_process.objects import ExportOptions, policy_objects
+from webhook.in_process.objects import (
+    SPEC_DIGEST_ANNOTATION,
+    ExportOptions,
+    policy_objects,
+    spec_digest_of,
+)
 from webhook.in_process.statements import fixing_rules, reason_against_fix
 
 POLICY = default_policy()
@@ -62,6 +67,13 @@ def fixing(exports: Exports) -> str:
 def plain(api_server: Cluster) -> str:
     """A namespace in which they are not."""
     return api_server.namespace()
+
+
+def test_what_api_servers_store_is_as_it_was_written(exports: Exports, fixing: str) -> None:
+    stored = exports.stored(fixing)
+    assert len({item["kind"] for item in stored}) == 2
+    for item in stored:
+        assert item["metadata"]["annotations"][SPEC_DIGEST_ANNOTATION] == spec_digest_of(item)
 
 
 def _result(answer: Response) -> Any:

@@ -103,6 +103,25 @@ def _unbound(objects: dict[str, Object]) -> None:
         del objects[f"gpuward-bypass-deny-in-mode-{mode}"]
 
 
+def _without_a_binding(objects: dict[str, Object]) -> None:
+    del objects["gpuward-bypass-deny-in-mode-deny"]
+
+
+def _without_some_namespaces(objects: dict[str, Object]) -> None:
+    resources = objects["gpuward-bypass-deny-in-mode-deny"]["spec"]["matchResources"]
+    resources["namespaceSelector"] = {"matchLabels": {"no-namespace": "has-it"}}
+
+
+def _without_pods(objects: dict[str, Object]) -> None:
+    constraints = objects["gpuward-bypass-deny"]["spec"]["matchConstraints"]
+    constraints["excludeResourceRules"] = constraints["resourceRules"][:1]
+
+
+def _tolerant(objects: dict[str, Object]) -> None:
+    spec = objects["gpuward-bypass-deny"]["spec"]
+    spec["failurePolicy"] = "Fail" if spec["failurePolicy"] == "Ignore" else "Ignore"
+
+
 def _without_policy(objects: dict[str, Object]) -> None:
     del objects["gpuward-bypass-deny"]
 
@@ -118,6 +137,18 @@ def _ill_typed(objects: dict[str, Object]) -> None:
         (_weaker, BINDING, "its actions were changed by hand: Audit"),
         (_edited, POLICY, "its expressions were changed by hand"),
         (_unbound, POLICY, "no binding names it, so it has no effect"),
+        (
+            _without_a_binding,
+            POLICY,
+            "bindings that were written with it are missing: gpuward-bypass-deny-in-mode-deny",
+        ),
+        (
+            _without_some_namespaces,
+            BINDING,
+            "the namespaces or objects that it is about were changed by hand",
+        ),
+        (_without_pods, POLICY, "where it acts, or what it does on a failure, was changed by hand"),
+        (_tolerant, POLICY, "where it acts, or what it does on a failure, was changed by hand"),
         (_without_policy, "exported policies", "missing: gpuward-bypass-deny"),
         (_without_policy, BINDING, "its policy does not exist"),
         (_ill_typed, POLICY, "the API server finds faults in the types of 1 expression"),

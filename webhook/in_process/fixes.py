@@ -39,7 +39,7 @@ from webhook.in_process.objects import (
     resource_rule,
     skipped,
     used,
-    with_digest,
+    with_digests,
 )
 from webhook.in_process.statements import (
     ONLY_BY_WEBHOOK,
@@ -62,14 +62,17 @@ def fix_objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, An
 
     Nothing, if the policy fixes nothing or no namespace can be in this mode.
     """
+    return with_digests(_objects(policy, options))
+
+
+def _objects(policy: Policy, options: ExportOptions) -> Iterator[dict[str, Any]]:
     rules = fixing_rules(policy.rule_set())
     selectors = [s for mode, s in mode_selectors(options.registration) if mode is Action.DENY]
     for name_of_policy, is_about_all in ((NAME, False), (NAME_FOR_EVERY_POD, True)):
         own = [each for each in rules if is_about_every_pod(each.active.rule) is is_about_all]
         if own and selectors:
-            yield with_digest(_policy(name_of_policy, policy, own, options))
-            for selector in selectors:
-                yield with_digest(_binding(name_of_policy, selector))
+            yield _policy(name_of_policy, policy, own, options)
+            yield from (_binding(name_of_policy, selector) for selector in selectors)
 
 
 def _policy(

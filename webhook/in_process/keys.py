@@ -43,7 +43,7 @@ from webhook.in_process.objects import (
     resource_rule,
     used,
     validation,
-    with_digest,
+    with_digests,
 )
 from webhook.in_process.statements import accepts_keys, exported_key_rules
 from webhook.registration import mode_selectors
@@ -65,16 +65,22 @@ def key_objects(
 
     Those whose action is one of `levels`.
     """
+    return with_digests(_objects(policy, options, levels))
+
+
+def _objects(
+    policy: Policy, options: ExportOptions, levels: Sequence[Action]
+) -> Iterator[dict[str, Any]]:
     for active, statement in exported_key_rules(policy.rule_set()):
         if active.action not in levels:
             continue
         made = _policy(policy, active, statement, options)
-        yield with_digest(made)
+        yield made
         policy_name = made["metadata"]["name"]
         for mode, selector in mode_selectors(options.registration):
             action = min(active.action, mode)
             name_of_binding = f"{policy_name}-in-mode-{mode.word}"
-            yield with_digest(binding(name_of_binding, policy_name, action, selector))
+            yield binding(name_of_binding, policy_name, action, selector)
 
 
 def _policy(

@@ -84,13 +84,40 @@ def policy_objects(
 
     `levels` are the actions of the findings that it is about, the strictest first.
     """
-    return map(with_digest, _objects(policy, options, levels))
+    return with_digests(_objects(policy, options, levels))
 
 
-def with_digest(made: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with its `digest_of` in an annotation."""
-    made["metadata"].setdefault("annotations", {})[DIGEST_ANNOTATION] = digest_of(made)
-    return made
+SPEC_DIGEST_ANNOTATION = "gpuward.io/spec-digest"
+"""Has the `spec_digest_of` an object as it was written."""
+BINDINGS_ANNOTATION = "gpuward.io/bindings"
+"""Has the names of the bindings that were written with a policy, with commas between them."""
+
+
+def with_digests(objects: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield objects with annotations by which changes are seen: digests, and bindings."""
+    every = list(objects)
+    bindings: dict[str, list[str]] = {}
+    for made in every:
+        bindings.setdefault(made["spec"].get("policyName", ""), []).append(made["metadata"]["name"])
+    for made in every:
+        annotations = made["metadata"].setdefault("annotations", {})
+        annotations[DIGEST_ANNOTATION] = digest_of(made)
+        annotations[SPEC_DIGEST_ANNOTATION] = spec_digest_of(made)
+        if own := bindings.get(made["metadata"]["name"]):
+            annotations[BINDINGS_ANNOTATION] = ",".join(own)
+        yield made
+
+
+_FIELDS_OF_ACTION = (
+    *("policyName", "validationActions", "matchConditions", "variables"),
+    *("validations", "mutations"),
+)
+# Others that a newer API server may add, with a value of its own, are no change.
+_FIELDS_OF_SPEC = (
+    *_FIELDS_OF_ACTION,
+    *("failurePolicy", "matchConstraints", "matchResources"),
+    *("paramKind", "paramRef", "reinvocationPolicy"),
+)
 
 
 def digest_of(raw: Mapping[str, Any]) -> str:
@@ -98,9 +125,16 @@ def digest_of(raw: Mapping[str, Any]) -> str:
 
     Where it acts, and what it does if an expression fails, is a matter of options, and left out.
     """
+    return _digest(raw, _FIELDS_OF_ACTION)
+
+
+def spec_digest_of(raw: Mapping[str, Any]) -> str:
+    """A hash of what an object does and of where it acts, with what options choose."""
+    return _digest(raw, _FIELDS_OF_SPEC)
+
+
+def _digest(raw: Mapping[str, Any], fields: Iterable[str]) -> str:
     spec = as_object(raw.get("spec"))
-    fields = ["policyName", "validationActions", "matchConditions", "variables"]
-    fields += ["validations", "mutations"]
     content = [(name, spec[name]) for name in fields if name in spec]
     return sha256_hex(json.dumps(content, sort_keys=True))[:32]
 

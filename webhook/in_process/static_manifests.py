@@ -22,7 +22,7 @@ from rules.finding import Action
 from webhook.in_process.exports import validating_objects
 from webhook.in_process.fixes import fix_objects
 from webhook.in_process.guard import Guard, guard_objects
-from webhook.in_process.objects import ExportOptions, with_digest
+from webhook.in_process.objects import ExportOptions, with_digests
 
 SUFFIX = ".static.k8s.io"
 """The end of the name of every object in such a file. No request can create one of that name."""
@@ -59,7 +59,7 @@ def static_files(
 
 
 def _text(objects: Iterable[dict[str, Any]]) -> str:
-    return "---\n".join(write_yaml(with_digest(_renamed(made))) for made in objects)
+    return "---\n".join(map(write_yaml, with_digests(map(_renamed, objects))))
 
 
 def _renamed(made: dict[str, Any]) -> dict[str, Any]:

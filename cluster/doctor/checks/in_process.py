@@ -24,9 +24,12 @@ from rules.base.json_values import as_object, as_objects, as_text
 from terminal import DOCS_URL, reason_of
 from webhook.in_process.exports import EXPORTS, Maker
 from webhook.in_process.objects import (
+    BINDINGS_ANNOTATION,
     DIGEST_ANNOTATION,
+    SPEC_DIGEST_ANNOTATION,
     ExportOptions,
     digest_of,
+    spec_digest_of,
 )
 from webhook.in_process.static_manifests import digests_of_folder
 
@@ -143,7 +146,7 @@ def exported_objects(facts: DoctorFacts, resource: Resource) -> Mapping[str, Obj
     return {
         name: item
         for name, item in by_name(facts.objects(resource))
-        if DIGEST_ANNOTATION in as_object(as_object(item.get("metadata")).get("annotations"))
+        if _annotation(item, DIGEST_ANNOTATION)
     }
 
 
@@ -168,10 +171,17 @@ def _faults_of_policies(
                 f"the API server finds faults in the types of {many(len(faulty), 'expression')}"
             )
             yield wrong(_CHECK, subject, message, kind.remedy)
+        written = [each for each in _annotation(item, BINDINGS_ANNOTATION).split(",") if each]
         if name not in bound:
             yield wrong(_CHECK, subject, "no binding names it, so it has no effect", kind.remedy)
+        elif missing := [each for each in written if each not in bindings]:
+            message = f"bindings that were written with it are missing: {first_few(missing)}"
+            yield wrong(_CHECK, subject, message, kind.remedy, names=missing)
         if _is_changed(item):
             yield wrong(_CHECK, subject, "its expressions were changed by hand", kind.remedy)
+        elif _is_moved(item):
+            message = "where it acts, or what it does on a failure, was changed by hand"
+            yield wrong(_CHECK, subject, message, kind.remedy)
         elif expected is not None and expected[name] != digest_of(item):
             message = "it was made from another policy, or by another version of gpuward"
             yield wrong(_CHECK, subject, message, kind.remedy)
@@ -199,6 +209,9 @@ def _faults_of_bindings(
             if isinstance(actions := spec.get("validationActions"), list):
                 message = f"its actions were changed by hand: {', '.join(map(str, actions))}"
             yield wrong(_CHECK, subject, message, kind.remedy)
+        elif _is_moved(item):
+            message = "the namespaces or objects that it is about were changed by hand"
+            yield wrong(_CHECK, subject, message, kind.remedy)
 
 
 def _policy_of(binding: Object) -> str:
@@ -215,8 +228,16 @@ def _deletion(kind: _Kind, policies: Iterable[str], bindings: Iterable[str]) -> 
 
 
 def _is_changed(item: Object) -> bool:
-    annotations = as_object(as_object(item.get("metadata")).get("annotations"))
-    return annotations.get(DIGEST_ANNOTATION) != digest_of(item)
+    return _annotation(item, DIGEST_ANNOTATION) != digest_of(item)
+
+
+def _is_moved(item: Object) -> bool:
+    """Return whether an object does what it did when it was written, elsewhere."""
+    return _annotation(item, SPEC_DIGEST_ANNOTATION) != spec_digest_of(item)
+
+
+def _annotation(item: Object, name: str) -> str:
+    return as_text(as_object(as_object(item.get("metadata")).get("annotations")).get(name))
 
 
 def _expected_digests(facts: DoctorFacts, kind: _Kind) -> Mapping[str, str] | None:

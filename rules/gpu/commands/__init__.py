@@ -1,1 +1,1 @@
-"""What commands of containers, scripts and files start, as far as rules read them."""
+"""Commands of containers, scripts and files: their words, and the programs that they start."""

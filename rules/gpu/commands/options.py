@@ -22,7 +22,7 @@ class Argument(NamedTuple):
 
 
 class CommandLine:
-    """What a program knows of its options.
+    """The options that a program knows.
 
     - `flags`: those that take no word, such as `--rm`; `letters`: such as `i` and `t` in `-it`.
     - `never_values`: options that are no value of another, whatever stands before them. What takes

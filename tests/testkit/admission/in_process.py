@@ -37,7 +37,7 @@ from tests.testkit.dry_runs import (
     minor_version,
 )
 from webhook.admission.messages import message_with_help
-from webhook.in_process.objects import ExportOptions, group_of_rule, policy_objects
+from webhook.in_process.objects import ExportOptions, group_of_rule, policy_objects, with_digests
 from webhook.in_process.statements import exported_rules
 
 _DEFAULTS = ExportOptions()
@@ -151,8 +151,9 @@ class Exports:
         namespace = self.plane.namespace(
             {"gpuward.io/mode": "deny", "in-process-test": str(number)}
         )
-        for made in chain.from_iterable(e(policy, options) for e in exports or [policy_objects]):
-            path = self._create(_renamed(made, number))
+        written = chain.from_iterable(e(policy, options) for e in exports or [policy_objects])
+        for made in with_digests(_renamed(each, number) for each in written):
+            path = self._create(made)
             self._paths.setdefault(namespace, []).append(path)
             self._kinds.setdefault(str(number), set()).add(made["kind"].removesuffix("Binding"))
         self.wait(namespace)
@@ -163,6 +164,10 @@ class Exports:
         path = f"{_GROUP}/{_RESOURCES[made['kind']]}"
         self.plane.create(path, made)
         return f"{path}/{made['metadata']['name']}"
+
+    def stored(self, namespace: str) -> list[dict[str, Any]]:
+        """The objects of the policies of `namespace`, as the API server has them."""
+        return [self.plane.request("GET", path).body for path in self._paths[namespace]]
 
     def namespace_like(self, namespace: str, **labels: str) -> str:
         """Another namespace in which the same policies act, with these labels in addition."""
