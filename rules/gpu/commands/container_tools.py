@@ -131,9 +131,8 @@ def run_options(words: Sequence[str]) -> Iterator[RunOption]:
     if tool == _NVIDIA_DOCKER:
         yield RunOption(command, "--runtime", "nvidia", is_variable=False, word_index=first)
     others = _WORDS_BEFORE_OPTIONS.get(tool, 0)
-    for argument in _RUN_LINE.read(
-        _with_two_dashes(words) if tool == "ctr" else words, position + 1
-    ):
+    words = _with_two_dashes(words) if tool == "ctr" else words
+    for argument in _RUN_LINE.read(words, position + 1):
         others -= not argument.name
         if others < 0:
             return
