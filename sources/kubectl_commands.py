@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kubeyaml.patch.model import path_of
-from rules.base.json_values import Path, as_object, as_objects, as_text
+from rules.base.json_values import Path
 from rules.gpu.commands.kubectl import KUBECTL_LINE, KUBECTL_PATTERN, is_node
 from rules.gpu.commands.scripts import Span, find_commands
-from rules.workloads.strategic_merge import strategic_merge
+from sources.kubectl_overrides import with_overrides
 
 _FULL_NAMES = {"-n": "--namespace", "-l": "--labels"}
 _QUOTA_RESOURCE_NAMES = ("quota", "resourcequota", "resourcequotas")
@@ -127,60 +125,21 @@ def _pod(arguments: _CommandArguments, span: Span, text: str) -> CommandObject:
     manifest: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
     manifest["spec"] = {"containers": [container]}
     overrides = _overrides(text, arguments.span("--overrides", (0, 0)))
-    if overrides:
-        apply = _OVERRIDE_TYPES.get(arguments.value("--override-type"), _apply_merge_patch)
-        manifest = dict(as_object(apply(manifest, overrides)))
+    made = with_overrides(manifest, overrides, arguments.value("--override-type"))
+    if made is not manifest:
         place = arguments.span("--overrides", span)
-        places = {} if "containers" in json.dumps(overrides) else places
+        places = {} if "containers" in overrides else places
         places |= dict.fromkeys((("spec",), ("metadata",)), place)
-    return CommandObject(manifest, places, span)
+    return CommandObject(made, places, span)
 
 
-def _overrides(text: str, span: Span) -> Any:
-    """The JSON in the word at `span`; None for a placeholder, and for what kubectl refuses."""
+def _overrides(text: str, span: Span) -> str:
+    """The word at `span`, without its quotes and the name of the option."""
     try:
         words = shlex.split(text[slice(*span)])
-        return json.loads(words[-1].removeprefix("--overrides=")) if words else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def _apply_merge_patch(value: Any, patch: Any) -> Any:
-    """`value` with the JSON merge patch (RFC 7386), which kubectl applies by default."""
-    if not isinstance(patch, dict):
-        return patch
-    merged = dict(value) if isinstance(value, dict) else {}
-    for name, inner in patch.items():
-        merged[name] = _apply_merge_patch(merged.get(name), inner)
-    return {name: inner for name, inner in merged.items() if inner is not None}
-
-
-def _apply_strategic_patch(value: Any, patch: Any) -> Any:
-    return _apply_merge_patch(None, strategic_merge(value, patch))  # which leaves out what is null
-
-
-def _apply_json_patch(value: Any, patch: Any) -> Any:
-    """`value` with the operations of RFC 6902 that add and replace; others change nothing."""
-    for _, operation in as_objects(patch):
-        if operation.get("op") in ("add", "replace"):
-            path = path_of(as_text(operation.get("path")), value)
-            value = _with_value(value, path, operation.get("value"))
-    return value
-
-
-def _with_value(value: Any, path: Path, new: Any) -> Any:
-    """A copy of `value` with `new` at `path`."""
-    if not path:
-        return new
-    step, others = path[0], tuple(path[1:])
-    if isinstance(value, list) and isinstance(step, int):
-        own = value[step] if step < len(value) else {}
-        return [*value[:step], _with_value(own, others, new), *value[step + 1 :]]
-    made = as_object(value)
-    return {**made, step: _with_value(made.get(str(step)), others, new)}
-
-
-_OVERRIDE_TYPES = {"strategic": _apply_strategic_patch, "json": _apply_json_patch}
+    except ValueError:  # a quote that does not end
+        return ""
+    return words[-1].removeprefix("--overrides=") if words else ""
 
 
 def _quota(arguments: _CommandArguments, span: Span) -> CommandObject:

@@ -221,6 +221,23 @@ def test_no_fix_is_made_or_promised(command: LintCommand) -> None:
         ("kubectl set env deploy/a --env=NVIDIA_VISIBLE_DEVICES=all", [("run-gpu", 1, 26)]),
         ("kubectl set env deploy/a NVIDIA_VISIBLE_DEVICES=void NVIDIA_VISIBLE_DEVICES-", []),
         ("kubectl run a --image=nginx --overrides='{' --env=A=B", []),
+        # Overrides of other types, and those that kubectl refuses
+        (
+            (
+                "kubectl run a --image=x --override-type=strategic --overrides="
+                """'{"spec": {"containers": [{"name": "a", "resources":"""
+                """ {"limits": {"nvidia.com/gpu": "0.5"}}}]}}'"""
+            ),
+            [("fractional-gpu", 1, 51)],
+        ),
+        (
+            (
+                "kubectl run a --image=x --override-type json --overrides="
+                """'[{"op": "add", "path": "/spec/containers/0/resources","""
+                """ "value": {"limits": {"nvidia.com/gpu": "0.5"}}}]'"""
+            ),
+            [("fractional-gpu", 1, 46)],
+        ),
         ("kubectl run", []),
         ("# kubectl run a --image=x --env=NVIDIA_VISIBLE_DEVICES=all", []),
         ("kubectl create quota q --hard=requests.nvidia.com/gpu=4", []),
@@ -248,6 +265,24 @@ def test_objects_that_kubectl_makes_are_linted(
 ) -> None:
     done = lint(command, "run.sh", f"{script}\n")
     assert found(done) == places
+
+
+@pytest.mark.parametrize(
+    ("kind", "overrides"),
+    [
+        ("merge", "[1]"),
+        ("merge", '{"a":' * 600 + "1" + "}" * 600),
+        ("json", '[{"op": "add", "path": "/spec/containers/x/y"}]'),
+        ("json", '[{"op": "add", "path": "/metadata/name/0"}]'),
+        ("json", '[{"op": "add", "path": "' + "/a" * 1_000 + '"}]'),
+    ],
+)
+def test_overrides_that_kubectl_refuses_hide_nothing(
+    command: LintCommand, kind: str, overrides: str
+) -> None:
+    run = "kubectl run a --env NVIDIA_VISIBLE_DEVICES=all --image=x"
+    done = lint(command, "run.sh", f"{run} --override-type={kind} --overrides='{overrides}'\n")
+    assert found(done) == [("visible-devices-env", 1, 15)]
 
 
 def test_commands_are_read_in_linear_time(command: LintCommand) -> None:
