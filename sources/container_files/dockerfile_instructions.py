@@ -20,7 +20,7 @@ _DIRECTIVE_PATTERN = re.compile(
 _HEREDOC_PATTERN = re.compile(r"\d*<<(?P<without_tabs>-?)\s*(?P<word>[^<]+)")
 # A builder takes the spaces behind `<<` for a part of the word.
 _SPACES_OF_HEREDOC_PATTERN = re.compile(r"(?<!\S)(\d*<<-?)[ \t]+")
-_INSTRUCTIONS_WITH_HEREDOC = ("RUN", "COPY", "ADD", "ONBUILD")
+_INSTRUCTIONS_WITH_HEREDOC = ("RUN", "COPY", "ADD")
 
 
 class Instruction(NamedTuple):
@@ -147,7 +147,8 @@ class _Heredoc(NamedTuple):
 
 def _heredocs(instruction: Instruction) -> Iterator[_Heredoc]:
     """The here-documents that follow the instruction."""
-    if instruction.keyword not in _INSTRUCTIONS_WITH_HEREDOC or "<<" not in instruction.text:
+    made = instruction.triggered() if instruction.keyword == "ONBUILD" else instruction
+    if made.keyword not in _INSTRUCTIONS_WITH_HEREDOC or "<<" not in instruction.text:
         return
     text = _SPACES_OF_HEREDOC_PATTERN.sub(r"\1", instruction.text)
     for word in words_of(text, "\\"):

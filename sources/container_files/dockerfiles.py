@@ -77,10 +77,7 @@ class BuildStage:
 def stages_of(text: str) -> list[BuildStage]:
     """The stages of a Dockerfile. Raises ContainerFileError for a file that is too large."""
     build = _DockerfileBuild()
-    for number, instruction in enumerate(instructions(text)):
-        if number >= _MAX_INSTRUCTIONS:
-            why = f"it has more than {_MAX_INSTRUCTIONS} instructions"
-            raise ContainerFileError(why, instruction.start)
+    for instruction in instructions(text):
         build.add(instruction)
     return build.stages
 
@@ -94,9 +91,14 @@ class _DockerfileBuild:
         self._start.variables.values.update(dict.fromkeys(_PLATFORM_ARGUMENTS))
         self._by_name: dict[str, BuildStage] = {}
         self._variables = 0
+        self._instructions = 0
 
     def add(self, instruction: Instruction) -> None:
-        """Read the next instruction. Raises ContainerFileError."""
+        """Read the next instruction, or one that it triggers. Raises ContainerFileError."""
+        self._instructions += 1
+        if self._instructions > _MAX_INSTRUCTIONS:
+            why = f"it has more than {_MAX_INSTRUCTIONS} instructions"
+            raise ContainerFileError(why, instruction.start)
         stage = self.stages[-1] if self.stages else self._start
         if instruction.keyword == "FROM":
             self._begin_stage(instruction)

@@ -334,6 +334,11 @@ def test_only_the_kinds_that_are_named(command: LintCommand) -> None:
         ("Dockerfile", "\\\n" * 6_000_000, "larger than 10 MiB"),
         ("Dockerfile", "FROM a\n" * 300, "more than 200 stages"),
         ("Dockerfile", "RUN a\n" * 6_000, "more than 5000 instructions"),
+        (
+            "Dockerfile",
+            "FROM a AS a\n" + "ONBUILD RUN b\n" * 100 + "FROM a\n" * 100,
+            "more than 5000 instructions",
+        ),
         ("Dockerfile", "FROM a\nENV " + "A=b " * 3_000, "more than 2000 variables"),
         ("compose.yaml", "services: [\n", "not evaluated"),
     ],
