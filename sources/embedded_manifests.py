@@ -28,7 +28,12 @@ from sources.sources import (
 
 _FENCE_PATTERN = re.compile(r"(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+-]*)")
 _MANIFEST_LANGUAGES = frozenset({"", "yaml", "yml", "json", "kubernetes", "k8s"})
-_HEREDOC_PATTERN = re.compile(r"<<-?[ \t]*([\"']?)([A-Za-z_]\w*)\1")
+# `<<<` is no here-document. The word may be quoted, or have a backslash before it.
+_HEREDOC_PATTERN = re.compile(
+    r"""(?<!<)<<-?[ \t]*
+    (?: \\?(?P<plain>[A-Za-z_][\w.+-]*) | "(?P<double>[^"\n]+)" | '(?P<single>[^'\n]+)' )""",
+    re.VERBOSE,
+)
 _MAX_LINE_CHARACTERS = 1_000  # characters of a line in which a here-document may begin
 # A quoted word of a command that may be an object, as `echo` writes to kubectl and curl sends.
 # A quotation that is never closed goes to the end.
@@ -170,14 +175,16 @@ def _closes_fence(line: str, fence: str) -> bool:
 
 
 def _heredocs(lines: list[str]) -> Iterator[_TextBlock]:
+    if not any("<<" in line for line in lines):
+        return
+    ends = {line.strip(): number for number, line in enumerate(lines)}
     block: _TextBlock | None = None
     waiting: list[str] = []  # the words that end here-documents
     for number, line in enumerate(lines):
         if not waiting:
             if "<<" in line and not line.lstrip().startswith("#"):
-                waiting = [
-                    match[2] for match in _HEREDOC_PATTERN.finditer(line[:_MAX_LINE_CHARACTERS])
-                ]
+                # What ends nowhere begins none, as in `$((1<<BITS))`.
+                waiting = [word for word in _heredoc_words(line) if ends.get(word, 0) > number]
                 block = _TextBlock(number + 1, [])
         elif line.strip() == waiting[0]:
             waiting.pop(0)
@@ -186,6 +193,11 @@ def _heredocs(lines: list[str]) -> Iterator[_TextBlock]:
             block = _TextBlock(number + 1, [])
         elif block is not None:
             block.lines.append(line)
+
+
+def _heredoc_words(line: str) -> Iterator[str]:
+    for match in _HEREDOC_PATTERN.finditer(line[:_MAX_LINE_CHARACTERS]):
+        yield (match["plain"] or match["double"] or match["single"]).strip()
 
 
 # Where kinds of the core group have texts that a controller may apply, as a ClusterResourceSet of

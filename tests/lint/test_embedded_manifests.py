@@ -84,6 +84,12 @@ def test_other_text_of_markdown_is_not_linted(command: LintCommand, text: str) -
         (f"kubectl apply -f - <<-'END'\n{indented(chr(9))}\tEND\n", 1, 1),
         (f'a <<"A" <<B\nx\nA\n{POD}B\n', 3, 0),
         (f"# <<NO\nkubectl apply -f - <<EOF\n{POD}EOF\n", 2, 0),
+        (f"kubectl apply -f - <<\\EOF\n{POD}EOF\n", 1, 0),
+        (f"kubectl apply -f - <<'END OF IT'\n{POD}END OF IT\n", 1, 0),
+        (f'kubectl apply -f - <<-"E.O-F"\n{POD}\tE.O-F\n', 1, 0),
+        # No here-documents
+        (f"mask=$((1<<BITS))\nkubectl apply -f - <<EOF\n{POD}EOF\n", 2, 0),
+        (f"grep x <<<TEXT\nkubectl apply -f - <<EOF\n{POD}EOF\n", 2, 0),
     ],
 )
 def test_a_here_document_is_linted(
