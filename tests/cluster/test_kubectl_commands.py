@@ -112,3 +112,56 @@ def test_an_object_is_the_one_that_kubectl_makes(api_server: Cluster, seed: int)
         wanted["metadata"].pop("namespace", None)
         assert [without_own_fields(each) for each in found] == [without_own_fields(wanted)], text
     assert made > CASES / 2
+
+
+LABELS = ("nvidia.com/gpu.present=true", "pool=gpu", "empty=", "own-", "ack.node.gpu.schedule=cgpu")
+TAINTS = (
+    "nvidia.com/gpu=present:NoSchedule",
+    "nvidia.com/gpu:NoExecute",
+    "key=a.b:PreferNoSchedule",
+    "own-",
+)
+NODE_OPTIONS = (
+    *(["--overwrite"], ["--overwrite=true"], ["-v", "0"], ["-v0"], ["--field-manager", "x"]),
+    *(["--request-timeout=60s"], ["--show-managed-fields"], ["--as-group", "x", "--as=admin"]),
+)
+
+
+def node_command(chooser: random.Random, verb: str, node: str) -> list[str]:
+    """The words of a random `kubectl label` or `kubectl taint` of a node."""
+    changes = chooser.sample({"label": LABELS, "taint": TAINTS}[verb], chooser.randint(1, 2))
+    subject = chooser.choice([["nodes", node], ["node", node], ["no", node], [f"node/{node}"]])
+    options = flat(chooser.sample(NODE_OPTIONS, chooser.randint(0, 2)))
+    parts = [*subject, *changes]
+    place = chooser.randint(0, 1) * len(parts)
+    return [verb, *parts[:place], *options, *parts[place:]]
+
+
+@pytest.mark.parametrize("verb", ["label", "taint"])
+def test_a_node_is_changed_as_kubectl_changes_it(api_server: Cluster, verb: str) -> None:
+    chooser = random.Random(verb)  # noqa: S311  # no secret
+    node = f"node-of-{verb}"
+    taint = {"key": "own", "value": "x", "effect": "NoSchedule"}
+    own = {"metadata": {"name": node, "labels": {"own": "x"}}, "spec": {"taints": [taint]}}
+    api_server.request("POST", "/api/v1/nodes", own)
+    before = api_server.request("GET", f"/api/v1/nodes/{node}").body
+    made = 0
+    for _ in range(30):
+        words = node_command(chooser, verb, node)
+        done = api_server.kubectl(*words, "--dry-run=client", "--output=json", check=False)
+        if done.returncode:  # such as a label that is there already
+            continue
+        made += 1
+        text = shlex.join(["kubectl", *words]) + "\n"
+        (found,) = objects_of_commands(text)
+        changed = json.loads(done.stdout)
+        assert found.manifest["metadata"]["name"] == node, text
+        if verb == "label":
+            added = changed["metadata"]["labels"].items() - before["metadata"]["labels"].items()
+            assert found.manifest["metadata"]["labels"].items() == added, text
+        else:
+            taints = [each for each in changed["spec"]["taints"] if each["key"] != "own"]
+            wanted = {(each["key"], each.get("value", ""), each["effect"]) for each in taints}
+            given = found.manifest["spec"]["taints"]
+            assert {(t["key"], t["value"], t["effect"]) for t in given} == wanted, text
+    assert made > 10
