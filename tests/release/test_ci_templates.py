@@ -133,9 +133,7 @@ def test_the_component_reports_and_fails(deploy: Path) -> None:
     done = bash("\n".join(made["script"]), deploy, **made["variables"])
     assert done.returncode == 1, done.stderr
     for file in made["artifacts"]["reports"].values():
-        report = (deploy / file).read_text()
-        assert "visible-devices-env" in report
-        assert installed not in report
+        assert "visible-devices-env" in (deploy / file).read_text()
 
 
 def test_the_table_of_the_document_has_the_inputs_of_the_component() -> None:
