@@ -81,7 +81,7 @@ test-node-1.34: .venv/.dev
 	GPUWARD_KUBERNETES=1.34 $(BIN)/python -m tests.testkit.real_node.run_tests \
 	    tests/real_node/test_claims.py $(PYTEST)
 
-# The tests that need a control plane, on the oldest Kubernetes that is supported.
+# The tests that need a control plane, on the oldest Kubernetes that is tested.
 test-oldest: .venv/.dev
 	GPUWARD_KUBERNETES=oldest $(BIN)/python -m pytest -m 'control_plane and not real_node' \
 		--ignore=tests/controllers $(PYTEST)

@@ -44,7 +44,9 @@ def port(text: str) -> int:
 
 def add_service_options(parser: argparse.ArgumentParser, interval: float, what: str) -> None:
     """Add the options; by default `interval` seconds are between two of `what`, a plural."""
-    parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", help="the kubeconfig file; default: the account of the pod"
+    )
     parser.add_argument(
         "--status-port",
         metavar="PORT",

@@ -27,7 +27,7 @@ def add_input_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "paths", metavar="PATH", nargs="*", help="file, folder, glob, or - for stdin"
     )
     add_policy_options(group)
-    group.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    group.add_argument("--namespace", "-n", help="the namespace of objects that name none")
     add_exclude_option(group)
     group.add_argument(
         "--no-gitignore",
@@ -38,14 +38,14 @@ def add_input_options(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--stdin-filename",
         metavar="FILE",
         default=STANDARD_INPUT,
-        help="the file that standard input is the text of, for editors",
+        help="for editors: the file whose text is on standard input",
     )
     group.add_argument(
         "--jobs",
         "-j",
         metavar="N",
         type=_positive_integer,
-        help="processes for more than a few files; default: one for each processor, at most 8",
+        help="processes for many or large files; default: one for each processor, at most 8",
     )
     group.add_argument(
         "--require-input",
@@ -71,7 +71,7 @@ def add_exclude_option(made: argparse._ActionsContainer) -> None:
         type=_path_pattern,
         action="append",
         default=[],
-        help="leave out files, or folders, whose path or name fits; repeatable",
+        help="leave out files and folders whose path or name fits; repeatable",
     )
 
 
@@ -92,7 +92,7 @@ def add_profile_option(made: argparse._ActionsContainer) -> None:
     )
 
 
-def add_policy_options(group: argparse._ArgumentGroup) -> None:
+def add_policy_options(group: argparse._ActionsContainer) -> None:
     """Add what says which policy is used."""
     group.add_argument(
         "--policy",
@@ -282,7 +282,7 @@ def lint_parser(prog: str = "gpuward lint") -> argparse.ArgumentParser:
     reports.add_argument(
         "--baseline",
         metavar="FILE",
-        help="report only findings that are not in this file: gpuward baseline",
+        help="report only findings that are not in this file, which gpuward baseline writes",
     )
     reports.add_argument(
         "--no-baseline",
@@ -319,7 +319,10 @@ def add_report_options(made: argparse._ArgumentGroup, views: Iterable[str] = ())
         help="how many findings there are of each rule, instead of each finding",
     )
     made.add_argument(
-        "--quiet", "-q", action="store_true", help="only findings and failures: no summing up"
+        "--quiet",
+        "-q",
+        action="store_true",
+        help="only findings and failures, without the last lines that count them",
     )
     made.add_argument(
         "--report",
@@ -333,7 +336,7 @@ def add_report_options(made: argparse._ArgumentGroup, views: Iterable[str] = ())
         "--fail-on",
         choices=("error", "warning", "note"),
         default="error",
-        help="what makes the exit status 1; default: error",
+        help="the lowest level that makes the exit status 1; default: error",
     )
     made.add_argument(
         "--notes",
@@ -360,7 +363,7 @@ def _add_rule_options(made: argparse._ArgumentGroup) -> None:
 
 
 def _add_fix_options(made: argparse._ArgumentGroup, *, is_fix: bool) -> None:
-    fix_help = argparse.SUPPRESS if is_fix else "write fixes into the files: gpuward fix"
+    fix_help = argparse.SUPPRESS if is_fix else "write fixes into the files, as gpuward fix does"
     made.add_argument("--fix", action="store_true", default=is_fix, help=fix_help)
     shown = made.add_mutually_exclusive_group()
     shown.add_argument(
@@ -374,7 +377,7 @@ def _add_fix_options(made: argparse._ArgumentGroup, *, is_fix: bool) -> None:
     made.add_argument(
         "--unsafe-fixes",
         action="store_true",
-        help="also make fixes that take something away or decide something; review them",
+        help="also make fixes that take something away or decide for you; review them",
     )
     made.add_argument(
         "--rule",

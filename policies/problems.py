@@ -99,6 +99,9 @@ def _enum_cause(causes: Iterable[Any]) -> Any:
     return next((cause for cause in causes if cause.validator == "enum"), None)
 
 
+_EXTENDED_FILES = ("./FILE.yaml", "./FILE.yaml@sha256:DIGEST")
+
+
 def _explanation(error: Any, key: str) -> str:
     value, expected = error.instance, error.validator_value
     actual = "is empty" if value is None else f"is {display(value)}"
@@ -114,7 +117,9 @@ def _explanation(error: Any, key: str) -> str:
             hint = "; quote it, because YAML reads off and on as booleans"
         else:
             hint = suggestion_suffix(str(value), expected)
-        return f"this should be one of {', '.join(expected)} and {actual}{hint}"
+        is_extended = error.absolute_path[0] == "extends"
+        choices = (*expected, *_EXTENDED_FILES) if is_extended else expected
+        return f"this should be one of {', '.join(choices)} and {actual}{hint}"
     if error.validator in _REQUIREMENT_BY_KEYWORD:
         requirement = _REQUIREMENT_BY_KEYWORD[error.validator].format(expected)
         return f"this should be {requirement} and {actual}"

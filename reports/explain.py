@@ -21,7 +21,8 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
     parser = CommandParser(
         prog="gpuward explain",
-        description="Say what a rule does and why, or which rules a family has.",
+        description="Say what a rule does and why, or which rules a family has. `gpuward rules` "
+        "lists rules and families.",
     )
     parser.add_argument("rule", metavar="RULE", help="the name of a rule, or of a family of rules")
     return parser
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
         sys.stdout.write(_family(wanted, members))
         return 0
     if wanted not in rules:
-        hint = did_you_mean(wanted, rules, "gpuward rules lists them all")
+        hint = did_you_mean(wanted, rules, "gpuward rules lists all rules and families")
         write_error("gpuward", f"there is no rule {wanted!r}; {hint}")
         return 2
     sys.stdout.write(explanation(rules[wanted]))

@@ -61,7 +61,9 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         help="a namespace of users in which to try the ways; repeatable; default: default",
     )
-    tried.add_argument("--as", metavar="USER", dest="user", help="try them as this user")
+    tried.add_argument(
+        "--as", metavar="USER", dest="user", help="try them as this user; default: you"
+    )
     tried.add_argument(
         "--as-group",
         metavar="GROUP",
@@ -73,7 +75,8 @@ def make_parser() -> argparse.ArgumentParser:
     tried.add_argument(
         "--image",
         default=_IMAGE,
-        help="an image that users may use there, if a policy restricts images; no container starts",
+        help="an image that users may use there, if a policy restricts images; none is started; "
+        f"default: {_IMAGE}",
     )
     add_file_option(add_connection_options(made))
     add_policy_options(made.add_argument_group("rules"))

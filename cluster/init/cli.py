@@ -10,11 +10,11 @@ from terminal import CommandParser
 
 _DESCRIPTION = f"""\
 Look at a cluster and write a policy ({POLICY}) and values of the chart ({VALUES})
-that fit it. Each line says what was seen. What may be meant otherwise is a comment, for
-you to decide. A third file ({PRIORITY_QUOTA}) is a quota that keeps the
-priority classes of the system from the users of a namespace. A file that is there already
-is not touched: the difference is printed. What a right is missing to see stays in it as
-it is."""
+that fit it. Each line says what was seen. What is not certain is a comment, for you to
+decide. A third file ({PRIORITY_QUOTA}) is a quota that keeps the
+priority classes of the system from the users of a namespace. A file that exists is not
+changed: the difference is printed. Lines about what the account may not list stay as
+they are."""
 _EPILOG = """\
 exit status: 0 the files say what the cluster is like, 1 a file differs in more than what was
 seen, also if it was written anew, 2 wrong usage, or the cluster or a file could not be read
@@ -38,12 +38,15 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "--directory", metavar="DIR", default=".", help="where the files are; default: here"
+        "--directory",
+        metavar="DIR",
+        default=".",
+        help="the folder of the files; default: the working folder",
     )
     made.add_argument(
         "--write",
         action="store_true",
-        help="print the differences and replace the files; your own changes of them are lost",
+        help="print the differences and replace the files; your own changes are lost",
     )
     add_options(made, namespaced=False)
     return made

@@ -139,7 +139,7 @@ def _exclusion(facts: InitFacts, profile: Profile) -> list[str]:
         return []
     settings = {"action": "deny", **({"options": {"nodes": list(listed)}} if listed else {})}
     why = f"{label_texts(labels)} is on {nodes_named(with_gpus)}, and not on others: must pods "
-    why += f"without a GPU run there alone? {DOCS_URL}/exclusion.md"
+    why += f"without a GPU run elsewhere? {DOCS_URL}/exclusion.md"
     agents = [
         line(f"- {one_line_text(_exception(each))}", _AGENT.format(workload=each), 2)
         for each in facts.daemon_sets

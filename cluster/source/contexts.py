@@ -15,7 +15,8 @@ def add_context_options(group: argparse._ArgumentGroup) -> None:
     chosen.add_argument(
         "--context",
         metavar="NAME",
-        help="the context in it to use; several with commas between them: one report about all",
+        help="the context in it, or several with commas between them for one report about all; "
+        "default: the current one",
     )
     chosen.add_argument(
         "--all-contexts",

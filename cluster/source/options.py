@@ -15,6 +15,9 @@ from terminal import printable
 if TYPE_CHECKING:
     from cluster.api.connection import Connection
 
+KUBECONFIG_HELP = "the kubeconfig file; default: that of kubectl, $KUBECONFIG or ~/.kube/config"
+CONTEXT_HELP = "the context in it; default: the current one"
+
 
 def add_options(
     made: argparse.ArgumentParser, *, namespaced: bool = True, several: bool = False
@@ -60,11 +63,11 @@ def add_connection_options(
 ) -> argparse._ArgumentGroup:
     """Add the options of a command that only reads clusters; returns their group."""
     group = made.add_argument_group("where the objects are")
-    group.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file to use")
+    group.add_argument("--kubeconfig", metavar="FILE", help=KUBECONFIG_HELP)
     if several:
         add_context_options(group)
     else:
-        group.add_argument("--context", metavar="NAME", help="the context in it to use")
+        group.add_argument("--context", metavar="NAME", help=CONTEXT_HELP)
     return group
 
 

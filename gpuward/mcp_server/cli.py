@@ -26,20 +26,32 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--write",
         metavar="FOLDER",
-        help="let the tool fix write files in this folder, which is in the folder that is read",
+        help="let the tool fix write files in this folder, the one of --folder or one in it",
     )
     made.add_argument(
         "--cluster",
         action="store_true",
         help="let the tools why and gpus ask the cluster of the kubeconfig",
     )
-    made.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file, with --cluster")
-    made.add_argument("--context", metavar="NAME", help="the context in it, with --cluster")
     made.add_argument(
-        "--policy", metavar="FILE", help=f"instead of the nearest {POLICY_FILE}, wherever it is"
+        "--kubeconfig",
+        metavar="FILE",
+        help="the kubeconfig file, with --cluster; default: that of kubectl",
     )
     made.add_argument(
-        "--isolated", action="store_true", help=f"look for no {POLICY_FILE} in the folder"
+        "--context",
+        metavar="NAME",
+        help="the context in it, with --cluster; default: the current one",
+    )
+    made.add_argument(
+        "--policy",
+        metavar="FILE",
+        help=f"the policy, in any folder; default: the nearest {POLICY_FILE}",
+    )
+    made.add_argument(
+        "--isolated",
+        action="store_true",
+        help=f"look for no {POLICY_FILE}: without --policy, use the default policy",
     )
     return made
 

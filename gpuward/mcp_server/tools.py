@@ -91,7 +91,7 @@ _INPUT = {
     "select": _strings("only these rules, or families of rules"),
     "ignore": _strings("not these rules, or families of rules"),
     "profiles": _strings("the GPU platforms that you run, such as gke, in place of the policy's"),
-    "namespace": _name("where objects go that name no namespace"),
+    "namespace": _name("the namespace of objects that name none"),
 }
 _FILES = _strings("what kubectl get -o json wrote into files, or manifests", MAX_PATHS)
 _NAMESPACE = _name("only objects in this namespace")

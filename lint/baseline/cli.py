@@ -79,15 +79,17 @@ def make_parser() -> argparse.ArgumentParser:
         )
         command.set_defaults(act=act)
         command.add_argument(
-            "--baseline", metavar="FILE", help=f"default: that of the policy, or {DEFAULT_FILE}"
+            "--baseline",
+            metavar="FILE",
+            help=f"the file; default: that of the policy, or {DEFAULT_FILE}",
         )
         if name != "check":
             command.add_argument(
                 "--reason",
                 required=name == "create",
-                help="why the findings are accepted; write others into the file",
+                help="why the new entries are accepted; you can change it in the file for each",
             )
-        command.add_argument("--notes", action="store_true", help="notes too")
+        command.add_argument("--notes", action="store_true", help="list notes too")
         add_input_options(command)
     return made
 

@@ -122,7 +122,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("--policy", metavar="FILE", help="the policy, a file of the server")
     add_profile_option(parser)
-    parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    parser.add_argument("--namespace", "-n", help="the namespace of objects that name none")
     add_exclude_option(parser)
     parser.add_argument(
         "--output", "-o", choices=("text", "concise"), default="text", help="default: text"

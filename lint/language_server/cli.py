@@ -10,7 +10,7 @@ from io import BufferedReader
 from typing import cast
 
 from lint.language_server.policies import EditorSettings
-from policies import POLICY_FILE
+from lint.options import add_policy_options
 from terminal import CommandParser, write_error
 
 _NO_PROTOCOL = "is not in the Language Server Protocol: let an editor start this command"
@@ -23,22 +23,8 @@ def make_parser() -> argparse.ArgumentParser:
         description="Language server: findings, fixes and explanations in editors.",
     )
     parser.add_argument("--stdio", action="store_true", help="the default, and the only transport")
-    parser.add_argument(
-        "--policy",
-        metavar="FILE",
-        help=f"instead of the nearest {POLICY_FILE}: a policy, or a ConfigMap with one",
-    )
-    parser.add_argument(
-        "--isolated", action="store_true", help="look for no policy in the folders of files"
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="the GPU platform that you run, such as gke; repeatable; default: nvidia",
-    )
-    parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    add_policy_options(parser)
+    parser.add_argument("--namespace", "-n", help="the namespace of objects that name none")
     parser.add_argument(
         "--notes", action="store_true", help="show notes too: what admission sets by default"
     )

@@ -178,7 +178,7 @@ def add_command(commands: Commands) -> None:
         required=True,
         help="manifests: files, folders, globs, or - for standard input",
     )
-    parser.add_argument("--namespace", "-n", help="where objects go that name no namespace")
+    parser.add_argument("--namespace", "-n", help="the namespace of objects that name none")
     add_exclude_option(parser)
     parser.add_argument(
         "--output", "-o", choices=("text", "json"), default="text", help="default: text"

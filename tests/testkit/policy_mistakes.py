@@ -113,6 +113,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ),
     ("extends: strict\n", "3:1", "this should be a list"),
     ("extends: [strickt]\n", "3:11", 'did you mean "strict"?'),
+    ("extends: [./org.yaml@sha256:0]\n", "3:11", "./FILE.yaml@sha256:DIGEST"),
     ("extends: [strict, ack]\n", "3:19", "the bundle ack is for the profile ack: add profiles"),
     ("persona: strict\n", "3:1", "as in extends: [strict]"),
     ("workloads: fixed\n", "3:1", 'did you mean "fix"?'),

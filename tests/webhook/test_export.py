@@ -28,7 +28,6 @@ from webhook.in_process.statements import (
     reason_against,
     reason_against_fix,
 )
-from webhook.match_conditions import condition
 from webhook.registration import RegistrationOptions
 
 ABOUT_PODS = [a for a in default_policy().rule_set().rules if a.rule.subject is Pod]
@@ -149,22 +148,6 @@ def test_no_expression_takes_api_servers_long_to_compile() -> None:
     ]
     lengths = {each["name"]: len(unquoted(each["expression"])) for each in variables}
     assert {name: length for name, length in lengths.items() if length > 6_000} == {}
-
-
-def test_no_exported_rule_is_about_every_gpu_pod() -> None:
-    """API servers evaluate a policy for each pod that may concern one of its rules.
-
-    The rules about Kueue's marks have a policy of their own, which concerns updates.
-    """
-    policy = default_policy()
-    costly = [
-        rule.name
-        for rule in exported_rules(policy.rule_set())
-        # The resources that do not concern it are those of pods without GPUs alone.
-        if '["cpu", "ephemeral-storage", "memory"]'
-        in condition([rule.active.rule], [policy.profile])
-    ]
-    assert costly == ["left-queue"]
 
 
 def unquoted(text: str) -> str:

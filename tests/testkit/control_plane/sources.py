@@ -96,7 +96,7 @@ RELEASE_VARIABLE = "GPUWARD_KUBERNETES"
 def kubernetes() -> Source:
     """The release to test: the newest, or what GPUWARD_KUBERNETES says: `oldest` or `1.34`.
 
-    `oldest` is the oldest supported release, and 1.34 the first in which claims for devices are
+    `oldest` is the oldest tested release, and 1.34 the first in which claims for devices are
     stable. BuildError for another value.
     """
     release = os.environ.get(RELEASE_VARIABLE, "")
