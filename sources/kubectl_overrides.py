@@ -1,4 +1,4 @@
-"""What `kubectl run --overrides` makes of a pod."""
+"""The overrides of `kubectl run`."""
 
 from __future__ import annotations
 
