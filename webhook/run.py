@@ -60,15 +60,20 @@ def _serve(options: argparse.Namespace, log: Log, stack: ExitStack) -> int:
         options.certificate, options.server_name = development.folder, None
     certificate = ServingCertificate(options.certificate, options.server_name, options.client_ca)
     log.capture_stdlib_logging()
-    with asyncio.Runner(loop_factory=_event_loop_factory(options.uvloop)) as runner:
-        server = runner.run(_start_server(_settings(options), policy, certificate, log))
+
+    async def serve() -> None:
+        server = await _start_server(_settings(options), policy, certificate, log)
         if development is not None:
             _print_instructions(development, server.address, to_stdout=options.print_configuration)
         # All objects that exist now live to the end, so the collector can ignore them.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        runner.run(server.run())
+        await server.run()
+
+    # In one run: between two, uvloop loses signals.
+    with asyncio.Runner(loop_factory=_event_loop_factory(options.uvloop)) as runner:
+        runner.run(serve())
     return 0
 
 

@@ -148,6 +148,28 @@ async def test_it_serves_drains_and_ends(start: Start) -> None:
     assert await server.status() == 128 + signal.SIGTERM
 
 
+@pytest.mark.parametrize("loop", ["--no-uvloop", "--log-level=info"])
+def test_a_signal_before_the_first_request_ends_it(tmp_path: Path, loop: str) -> None:
+    """The process gets it while it listens already, and prepares the garbage collector."""
+    program = (
+        "import gc, os, signal, sys\n"
+        "from gpuward.__main__ import main\n"
+        "gc.collect = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(main())\n"
+    )
+    write_certificate(tmp_path)
+    places = ("--listen", ANY_PORT, "--metrics-listen", ANY_PORT, "--drain-seconds", "0")
+    done = subprocess.run(
+        (sys.executable, "-c", program, "serve", "--certificate", str(tmp_path), *places, loop),
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert done.returncode == 0
+    assert json.loads(done.stderr.splitlines()[-1])["event"] == "stopped"
+
+
 async def test_it_counts_the_namespaces_of_its_command_line(start: Start) -> None:
     server = await start("--count-namespace", "vision")
     caller = await server.connect()
