@@ -31,12 +31,16 @@ _ADDRESSES_AND_FILES = {
     f"default: {_DEFAULT_SETTINGS.listen}, with --dev 127.0.0.1:8443",
     "--metrics-listen HOST:PORT": "address for probes and metrics, without TLS; "
     f"default: {_DEFAULT_SETTINGS.metrics_listen}, with --dev a free port of 127.0.0.1",
-    "--certificate DIR": "folder with the certificate, tls.crt and tls.key; "
-    "newer versions are loaded when they appear",
-    "--server-name NAME": "name that the certificate must have, such as "
-    "gpuward.gpuward.svc; with --dev, the name by which the cluster reaches this machine",
-    "--client-ca FILE": "authorities (PEM): only callers with a certificate of theirs may connect",
-    "--policy FILE": "the policy; it is reloaded when the file changes",
+    "--certificate DIR": "folder with the certificate, tls.crt and tls.key, such as a mounted "
+    "Secret; it may be empty at the start; newer versions are loaded when they appear; needed "
+    "without --dev",
+    "--server-name NAME": "DNS name or IP address that the certificate must have, such as "
+    "gpuward.gpuward-system.svc; default: any; with --dev, the name by which the cluster reaches "
+    "this machine",
+    "--client-ca FILE": "CAs (PEM): only callers with a certificate of theirs may connect; "
+    "without it, callers need none",
+    "--policy FILE": "the policy; it is reloaded when the file changes; without it, the default "
+    "policy applies",
     "--fallback-policy FILE": "the policy to start with if that of --policy cannot be used",
     "--gpu-exceptions FILE": "exceptions of owners of namespaces, as gpuward exceptions writes "
     "them; those that the policy allows apply; the file is reloaded when it changes",
