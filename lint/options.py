@@ -109,8 +109,8 @@ def add_policy_options(group: argparse._ActionsContainer) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="the GPU platform that you run, such as gke, instead of those of the policy, also "
-        "where it has others for some paths; repeatable; default: nvidia",
+        help="the GPU platform that you run, such as gke, instead of the profiles of the policy, "
+        "those in perPath too; repeatable; default: nvidia",
     )
 
 

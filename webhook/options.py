@@ -37,7 +37,7 @@ _ADDRESSES_AND_FILES = {
     "--server-name NAME": "DNS name or IP address that the certificate must have, such as "
     "gpuward.gpuward-system.svc; default: any; with --dev, the name by which the cluster reaches "
     "this machine",
-    "--client-ca FILE": "CAs (PEM): only callers with a certificate of theirs may connect; "
+    "--client-ca FILE": "PEM file with CAs: only callers with a certificate of theirs may connect; "
     "without it, callers need none",
     "--policy FILE": "the policy; it is reloaded when the file changes; without it, the default "
     "policy applies",

@@ -136,8 +136,8 @@ def make_parser() -> argparse.ArgumentParser:
         "--interval",
         metavar="SECONDS",
         type=seconds_between,
-        help="audit until told to stop, with so many seconds between two audits, log as JSON, and "
-        "serve /healthz and /metrics",
+        help="audit until told to stop, and wait so many seconds between two audits; log as JSON, "
+        "and serve /healthz and /metrics; default: one audit",
     )
     service.add_argument(
         "--status-port",

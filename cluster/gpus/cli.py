@@ -77,9 +77,10 @@ def make_parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--policy", metavar="FILE", help="a policy, whose profiles say which resources are GPUs"
     )
-    size = made.add_argument_group("stranded cards", "how much a pod needs beside a card:")
-    size.add_argument("--pod-cpu", metavar="CPU", type=_amount, help="default: 1")
-    size.add_argument("--pod-memory", metavar="MEMORY", type=_amount, help="default: 1Gi")
+    size = made.add_argument_group("stranded cards, and room for pods")
+    beside = "that a pod needs for each of its cards; default:"
+    size.add_argument("--pod-cpu", metavar="CPU", type=_amount, help=f"CPU {beside} 1")
+    size.add_argument("--pod-memory", metavar="MEMORY", type=_amount, help=f"memory {beside} 1Gi")
     add_options(made, several=True)
     return made
 
