@@ -108,8 +108,8 @@ def _text(value: Any) -> str:
 
 # `$$`, `$NAME`, and `${NAME}` with an operator and a text, which may have such references itself.
 _REFERENCE_PATTERN = re.compile(
-    r"\$(?:(?P<dollar>\$)|(?P<name>\w+)"
-    r"|\{(?P<braced>\w+)(?P<operator>:?[-+?])?(?P<other>(?:[^{}]++|\{[^{}]*+\})*+)\})"
+    r"\$(?:(?P<dollar>\$)|(?P<name>\w++)"
+    r"|\{(?P<braced>\w++)(?P<operator>:?[-+?])?(?P<other>(?:[^{}]++|\{[^{}]*+\})*+)\})"
 )
 _MAX_DEPTH = 3
 

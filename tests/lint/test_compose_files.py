@@ -93,3 +93,4 @@ def test_variables_of_the_environment(text: str, value: str | None) -> None:
 def test_hostile_references_end() -> None:
     assert interpolated("${X:-" * 100_000)
     assert interpolated("$" * 100_001)
+    assert interpolated("${" + "X" * 1_000_000)
