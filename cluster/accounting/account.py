@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -152,7 +153,7 @@ class CountedPod(NamedTuple):
     sick: tuple[SickDevice, ...]
     without_gpu: PodWithoutGpu | None = None
     is_static: bool = False
-    claims_by_group: tuple[str, ...] = ()
+    claims_by_group: tuple[tuple[str, str], ...] = ()
 
 
 def count_pod(
@@ -234,12 +235,12 @@ def _owner(pod: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
 
 
 class PodsWithClaims:
-    """The owners of the pods that have claims, and the pods of PodGroups by their claims."""
+    """The owners of the pods that have claims, and the pods of PodGroups by group and claim."""
 
     def __init__(self, pods: Iterable[CountedPod] = ()) -> None:
         self.owners: dict[tuple[str, str], str] = {}
         """By the namespace and the name of the pod."""
-        self._in_groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._in_groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
         for pod in pods:
             self.add(pod)
 
@@ -248,14 +249,15 @@ class PodsWithClaims:
         if not pod.has_claims:
             return
         self.owners[pod.namespace, pod.name] = pod.owner
-        for claim in pod.claims_by_group:
-            self._in_groups[pod.namespace, claim].append(pod.name)
+        for group, claim in pod.claims_by_group:
+            self._in_groups[pod.namespace, group, claim].append(pod.name)
 
     def users(self, claim: Claim) -> tuple[str, ...]:
         """The pods for which a claim is reserved, also as those of a PodGroup."""
-        if not claim.is_of_group:
+        if not claim.groups:
             return claim.pods
-        pods = sorted(self._in_groups.get((claim.namespace, claim.name), ()))
+        keys = ((claim.namespace, group, claim.name) for group in claim.groups)
+        pods = sorted(chain.from_iterable(self._in_groups.get(key, ()) for key in keys))
         return tuple(dict.fromkeys((*claim.pods, *pods)))
 
 

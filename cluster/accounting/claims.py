@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from cluster.accounting.pod_requests import amount_of
 from cluster.accounting.shares import Amount
+from cluster.source.objects import POD_GROUPS, group_name
 from rules.base.claim_requests import alternatives_of
 from rules.base.json_values import as_object, as_objects, as_text
 from rules.gpu.devices import DEVICE_CLASS_PREFIX
@@ -236,7 +237,7 @@ class HeldDevice(NamedTuple):
 class Claim(NamedTuple):
     """An allocated claim: the devices that it holds, and the pods for which it is reserved.
 
-    `is_of_group`: it is reserved for a PodGroup of Kubernetes, whose pods share it.
+    `groups`: the PodGroups of Kubernetes for which it is reserved, whose pods share it.
     `has_other_users`: it is reserved for something else that is no pod. `since`: when it got the
     devices, or was made if that is not known.
     """
@@ -247,7 +248,7 @@ class Claim(NamedTuple):
     pods: tuple[str, ...]
     has_other_users: bool
     since: str = ""
-    is_of_group: bool = False
+    groups: tuple[str, ...] = ()
 
 
 def allocated_claims(
@@ -266,7 +267,7 @@ def allocated_claims(
         if taken:
             users = [user for _, user in as_objects(status.get("reservedFor"))]
             pods = tuple(as_text(u.get("name")) for u in users if u.get("resource") == "pods")
-            groups = sum(map(_is_group, users))
+            groups = groups_of(users)
             name, namespace = as_text(metadata.get("name")), as_text(metadata.get("namespace"))
             found.append(
                 Claim(
@@ -274,8 +275,8 @@ def allocated_claims(
                     name=name,
                     devices=taken,
                     pods=pods,
-                    has_other_users=len(users) > len(pods) + groups,
-                    is_of_group=groups > 0,
+                    has_other_users=len(users) > len(pods) + len(groups),
+                    groups=groups,
                     since=as_text(as_object(status.get("allocation")).get("allocationTimestamp"))
                     or as_text(metadata.get("creationTimestamp")),
                 )
@@ -283,16 +284,23 @@ def allocated_claims(
     return found
 
 
-def _is_group(user: Mapping[str, Any]) -> bool:
-    return user.get("resource") == "podgroups" and user.get("apiGroup") == "scheduling.k8s.io"
+def groups_of(users: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The names of the PodGroups of Kubernetes among the `users` for which a claim is reserved."""
+    return tuple(
+        as_text(user.get("name"))
+        for user in users
+        if user.get("resource") == "podgroups" and user.get("apiGroup") == POD_GROUPS.group
+    )
 
 
-def claims_by_group(pod: Mapping[str, Any]) -> tuple[str, ...]:
-    """The claims of a pod that is in a PodGroup of Kubernetes; some may be reserved for that."""
-    spec = as_object(pod.get("spec"))
-    if not as_object(spec.get("schedulingGroup")):
-        return ()
-    return tuple(name for _, name in claim_names(pod) if name)
+def claims_by_group(pod: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The PodGroup of Kubernetes that a pod is in, with each of its claims; empty if it is in none.
+
+    Source: Kubernetes, IsReservedForPod in
+    `staging/src/k8s.io/dynamic-resource-allocation/resourceclaim/resourceclaim.go` of 1.37.2.
+    """
+    group = group_name(pod)
+    return tuple((group, name) for _, name in claim_names(pod) if name) if group else ()
 
 
 def claim_names(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from cluster.accounting.claims import claims_by_group
+from cluster.accounting.claims import claims_by_group, groups_of
 from cluster.accounting.device_holders import DeviceHolders, GivenTwice, Holder
 from cluster.accounting.device_status import SickDevice, device_statuses, sick_devices
 from cluster.accounting.pod_requests import has_terminated
@@ -61,8 +61,10 @@ class DeviceRemarks:
         self._holders = DeviceHolders(profile)
         self._uids: dict[tuple[bool, Holder], str] = {}
         self._users: dict[tuple[bool, Holder], list[_User]] = {}
-        self._members: dict[Holder, list[_User]] = {}
-        """The pods of PodGroups by their claims: a claim may be reserved for the group."""
+        self._groups: dict[Holder, tuple[str, ...]] = {}
+        """The PodGroups for which claims are reserved."""
+        self._members: dict[tuple[str, Holder], list[_User]] = {}
+        """The pods of PodGroups, by group and claim."""
 
     def add(self, raw: Object) -> None:
         """Add an object, if it is a pod or a claim with devices."""
@@ -71,11 +73,13 @@ class DeviceRemarks:
             self._add_member(raw)
         if kind == "ResourceClaim" and status.get("allocation"):
             self._holders.add_claim(raw)
+            users = [user for _, user in as_objects(status.get("reservedFor"))]
             used_by = [
                 _User(as_text(user.get("name")), as_text(user.get("uid")))
-                for _, user in as_objects(status.get("reservedFor"))
+                for user in users
                 if user.get("resource") == "pods"
             ]
+            self._groups[_holder(raw)] = groups_of(users)
             self._keep(raw, used_by, is_claim=True)
         elif kind == "Pod" and (devices := [*device_statuses(raw)]) and not has_terminated(raw):
             metadata = as_object(raw.get("metadata"))
@@ -93,12 +97,13 @@ class DeviceRemarks:
             return
         metadata = as_object(pod.get("metadata"))
         user = _User(as_text(metadata.get("name")), as_text(metadata.get("uid")))
-        for claim in claims_by_group(pod):
+        for group, claim in claims_by_group(pod):
             holder = Holder(as_text(metadata.get("namespace")), claim)
-            self._members.setdefault(holder, []).append(user)
+            self._members.setdefault((group, holder), []).append(user)
 
     def _users_of(self, holder: Holder, *, is_claim: bool) -> Iterator[_User]:
-        members = self._members.get(holder, ()) if is_claim else ()
+        groups = self._groups[holder] if is_claim else ()
+        members = chain.from_iterable(self._members.get((group, holder), ()) for group in groups)
         yield from dict.fromkeys((*self._users[is_claim, holder], *members))
 
     def _keep(self, raw: Object, users: list[_User], *, is_claim: bool) -> None:

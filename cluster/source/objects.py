@@ -16,6 +16,12 @@ def name_of(raw: Mapping[str, Any]) -> str:
     return as_text(as_object(raw.get("metadata")).get("name"))
 
 
+def group_name(pod: Mapping[str, Any]) -> str:
+    """The PodGroup of Kubernetes that a pod is in, in the pod's namespace; empty if in none."""
+    group = as_object(pod.get("spec")).get("schedulingGroup")
+    return as_text(as_object(group).get("podGroupName")) if group else ""
+
+
 def namespace_in(raw: Mapping[str, Any]) -> str:
     """The namespace that an object names; empty if it names none."""
     return as_text(as_object(raw.get("metadata")).get("namespace"))

@@ -46,6 +46,7 @@ from cluster.source.objects import (
     Object,
     Resource,
     SourceError,
+    group_name,
     name_of,
     namespace_in,
 )
@@ -75,7 +76,7 @@ from cluster.why.placed.label_selectors import labels_of
 from cluster.why.placed.pods import PlacedPods
 from cluster.why.placed.topology_spread import label_keys, spread_marks
 from cluster.why.queueing.kueue import Kueue, is_admitted, is_called, is_held_by_kueue
-from cluster.why.queueing.pod_groups import PodGroup, group_name
+from cluster.why.queueing.pod_groups import PodGroup
 from cluster.why.queueing.queues import QueueHurdles, Queues, find_queue_hurdles
 from cluster.why.volumes.known import Known, KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes

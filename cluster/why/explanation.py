@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from cluster.accounting.pod_requests import effective_requests
-from cluster.source.objects import Object
+from cluster.source.objects import Object, group_name
 from cluster.why.admission import Admitted, admit
 from cluster.why.amounts import requests_text
 from cluster.why.cards.card_rooms import COUNTED_BY_SCHEDULERS
@@ -22,7 +22,7 @@ from cluster.why.hurdles import Hurdle, find_hurdles
 from cluster.why.nodes import Node
 from cluster.why.placed.pods import Nominated, PlacedPods, host_ports, namespace_of
 from cluster.why.placed.preemption import nodes_with_victims, priority_of
-from cluster.why.queueing.pod_groups import PodGroup, group_name
+from cluster.why.queueing.pod_groups import PodGroup
 from cluster.why.volumes.known import KnownVolumes
 from cluster.why.volumes.pod_volumes import Volumes
 from reports.formats import some

@@ -207,17 +207,24 @@ def test_pods_that_share_a_device_or_have_a_sick_one_get_an_event(
         given("second", "ml", "2031-03-01T09:00:00Z", "Unhealthy"),
         given("theirs", "other", "2031-03-01T10:00:00Z", "Healthy"),
     ]
-    # The pod of a group has a claim that is reserved for the group.
-    claim = {"name": "card", "resourceClaimName": "two"}
-    spec = {"schedulingGroup": {"podGroupName": "train"}, "resourceClaims": [claim]}
-    named = {"name": "with-two", "namespace": "ml", "uid": "uid-of-with-two"}
-    pods.append({"metadata": named, "spec": {**spec, "nodeName": "n", "containers": []}})
+
+    def grouped(name: str, group: str, claim: str) -> dict[str, Any]:
+        claims = [{"name": "card", "resourceClaimName": claim}]
+        spec = {"schedulingGroup": {"podGroupName": group}, "resourceClaims": claims}
+        metadata = {"name": name, "namespace": "ml", "uid": f"uid-of-{name}"}
+        return {"metadata": metadata, "spec": {**spec, "nodeName": "n", "containers": []}}
+
+    # The pod of a group has a claim that is reserved for the group, and no other claim.
+    pods += [grouped("with-two", "train", "two"), grouped("of-another-group", "other", "two")]
+    pods += [grouped("waiting", "train", "one")]
     claims = [
         allocated("one", {"resource": "pods", "name": "with-one", "uid": "uid-of-with-one"}),
-        allocated("two", {"resource": "podgroups", "apiGroup": "scheduling.k8s.io"}),
+        allocated(
+            "two", {"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "train"}
+        ),
     ]
     listed = {
-        "/api/v1/pods": Listed(4, pods.__getitem__),
+        "/api/v1/pods": Listed(len(pods), pods.__getitem__),
         "/apis/resource.k8s.io/v1/resourceclaims": Listed(2, claims.__getitem__, "ResourceClaim"),
     }
     with paged_server(listed) as served:

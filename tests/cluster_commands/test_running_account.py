@@ -108,7 +108,8 @@ class World:
             result = {"driver": DRIVER, "pool": node, "device": "gpu-0", "request": "gpu"}
             users = [{"resource": "pods", "name": f"pod-{n}"} for n in self.chance.sample(PODS, 2)]
             if self.chance.random() < 0.3:
-                users = [{"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "t"}]
+                group = {"resource": "podgroups", "apiGroup": "scheduling.k8s.io", "name": "train"}
+                users = [group]
             allocated = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
             requests = [{"name": "gpu", "exactly": {"deviceClassName": DRIVER}}]
             raw = {

@@ -176,8 +176,9 @@ SLICE = {
 }
 
 
-def member(name: str, owner: str = "") -> dict[str, Any]:
-    made = pod(name, nodeName="n", resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}])
+def member(name: str, owner: str = "", group: str = "train") -> dict[str, Any]:
+    claims = [{"name": "g", "resourceClaimTemplateName": "t"}]
+    made = pod(name, group=group, nodeName="n", resourceClaims=claims)
     made["spec"]["containers"] = [{"name": "main", "resources": {"claims": [{"name": "g"}]}}]
     made["status"] = {"resourceClaimStatuses": [{"name": "g", "resourceClaimName": "shared"}]}
     if owner:
@@ -192,6 +193,14 @@ def test_a_claim_of_a_group_is_that_of_its_pods() -> None:
         account.add_pod(member(name, owner="train"))
     (consumer,) = account.usage([SLICE], [CLAIM]).consumers
     assert (consumer.owner, consumer.pods, consumer.is_idle) == ("job/train", ("a", "b"), False)
+
+
+def test_a_claim_of_a_group_is_not_that_of_pods_of_another_group() -> None:
+    account = Account([node("n", 0)], PROFILE)
+    account.add_pod(member("a"))
+    account.add_pod(member("b", group="other"))
+    (consumer,) = account.usage([SLICE], [CLAIM]).consumers
+    assert (consumer.name, consumer.pods) == ("a", ())
 
 
 def test_a_claim_of_a_group_without_pods_is_idle() -> None:

@@ -16,12 +16,6 @@ from cluster.why.hurdles import Hurdle
 from rules.base.json_values import as_object, as_text
 
 
-def group_name(pod: Object) -> str:
-    """The name of the pod's group, in the pod's namespace; empty if it has none."""
-    group = as_object(pod.get("spec")).get("schedulingGroup")
-    return as_text(as_object(group).get("podGroupName")) if group else ""
-
-
 class PodGroup(NamedTuple):
     """The group of a pod.
 
