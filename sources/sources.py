@@ -114,7 +114,7 @@ TEMPLATE_ENDINGS = (
 _SAMPLE_ENDINGS = ("dist", "example", "sample")
 # What can hide a word that every object has: an escape that writes a letter, or that joins lines,
 # and a tag, such as `!!binary`.
-HIDDEN_WORD_PATTERN = r"\\[uUx\r\n]|(?<![^\s\[{,])!"
+HIDDEN_WORD_PATTERN = r"\\[uUx\r\n\x85\u2028\u2029]|(?<![^\s\[{,])!"
 # Where a key may stand: at the beginning of a line, or anywhere in one that begins in flow style.
 _KEY_START = r"(?m)^[ \t>]*(?:- )?(?:[\[{](?:[^\n]*[{,])?[ \t]*)?[\"']?"
 # A value that begins with a dot is a filter of jq, as in `{apiVersion: .apiVersion}`.

@@ -141,6 +141,13 @@ def test_json_of_another_tool_with_comments_is_passed_over(command: LintCommand)
     assert [skipped["file"] for skipped in done.report["skipped"]] == ["settings.yaml"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\x85", "\u2028", "\u2029"])
+def test_a_word_on_two_lines_is_read_in_json(command: LintCommand, end: str) -> None:
+    halves = f'? "api\\{end}Version"\n: v1\n? "ki\\{end}nd"\n: Pod\n'
+    (command.folder / "pod.json").write_bytes(f"{halves}metadata: {{name: halves}}\n".encode())
+    assert ", 1 object, " in command(".").out
+
+
 @pytest.mark.parametrize(
     "text",
     [
