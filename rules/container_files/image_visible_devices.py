@@ -29,9 +29,9 @@ def check(setting: ContainerSetting, _context: Context) -> Findings:
     if known is None:
         return
     if setting.value is None:
-        what, action = "sets {} to a value that is known only when it is built", Action.AUDIT
+        value, action = " to a value that is known only when it is built", Action.AUDIT
     elif parse_visibility(setting.value, known) is Visibility.GRANTED:
-        what, action = f"sets {{}}={display(setting.value)}", Action.DENY
+        value, action = f"={display(setting.value)}", Action.DENY
     else:
         return
     hidden = f", or set it to {known.hiding_value}" if known.hiding_value else ""
@@ -39,7 +39,7 @@ def check(setting: ContainerSetting, _context: Context) -> Findings:
         path=(),
         key=setting.name,
         message=(
-            f"{setting.holder} {what.format(setting.name)}: every container of the image that does "
+            f"{setting.holder} sets {setting.name}{value}: every container of the image that does "
             "not set the variable gets GPUs that the scheduler has not counted"
         ),
         help=f"remove the variable{hidden}: pods that request a GPU get it from the device plugin",

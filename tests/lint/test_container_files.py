@@ -28,6 +28,7 @@ def lint(command: LintCommand, name: str, text: str) -> Outcome:
     [
         (f"FROM a\nENV {ALL}\n", [("warning", 2, 5)]),
         ("FROM a\nENV NVIDIA_VISIBLE_DEVICES all\n", [("warning", 2, 5)]),
+        ("FROM a\nENV NVIDIA_VISIBLE_DEVICES={0}{x}{\n", [("warning", 2, 5)]),
         (
             "FROM a\nenv A=b \\\n  # a comment\n\n  NVIDIA_VISIBLE_DEVICES='all'\n",
             [("warning", 5, 3)],
