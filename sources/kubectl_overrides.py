@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kubeyaml.patch.model import path_of
-from rules.base.json_values import Path, as_object, as_objects, as_text
+from rules.base.json_values import as_object, as_objects, as_text
 from rules.workloads.strategic_merge import strategic_merge
 
 
@@ -21,7 +20,7 @@ def with_overrides(pod: dict[str, Any], text: str, kind: str) -> dict[str, Any]:
     )
     try:
         made = apply(pod, json.loads(text))
-    except (ValueError, TypeError, RecursionError):  # no JSON, no such place, or far too deep
+    except (ValueError, RecursionError):  # no JSON, no such place, or far too deep
         return pod
     return dict(made) if isinstance(made, Mapping) else pod
 
@@ -41,21 +40,37 @@ def _apply_strategic_patch(value: Any, patch: Any) -> Any:
 
 
 def _apply_json_patch(value: Any, patch: Any) -> Any:
-    """`value` with the operations of RFC 6902 that add and replace; others change nothing."""
+    """`value` with the operations of RFC 6902 that add and replace; others change nothing.
+
+    Raises ValueError for a place that cannot be.
+    """
     for _, operation in as_objects(patch):
-        if operation.get("op") in ("add", "replace"):
-            path = path_of(as_text(operation.get("path")), value)
-            value = _with_value(value, path, operation.get("value"))
+        name = operation.get("op")
+        if name in ("add", "replace"):
+            written = as_text(operation.get("path")).split("/")[1:]
+            steps = [step.replace("~1", "/").replace("~0", "~") for step in written]
+            value = _with_value(value, steps, operation.get("value"), inserts=name == "add")
     return value
 
 
-def _with_value(value: Any, path: Path, new: Any) -> Any:
-    """A copy of `value` with `new` at `path`."""
-    if not path:
+def _with_value(value: Any, steps: Sequence[str], new: Any, *, inserts: bool) -> Any:
+    """A copy of `value` with `new` at `steps`, which may be in fields that kubectl adds by itself.
+
+    In a list it `inserts` the value, or replaces an item. Raises ValueError for a place that
+    cannot be.
+    """
+    if not steps:
         return new
-    step, others = path[0], tuple(path[1:])
-    if isinstance(value, list) and isinstance(step, int):
-        own = value[step] if step < len(value) else {}
-        return [*value[:step], _with_value(own, others, new), *value[step + 1 :]]
-    made = as_object(value)
-    return {**made, step: _with_value(made.get(str(step)), others, new)}
+    step, others = steps[0], steps[1:]
+    if value is not None and not isinstance(value, dict | list):
+        raise ValueError(step)
+    if isinstance(value, dict) or (value is None and step != "-"):
+        made = as_object(value)
+        return {**made, step: _with_value(made.get(step), others, new, inserts=inserts)}
+    items = value or []
+    index = len(items) if step == "-" else int(step)
+    is_new = inserts and not others
+    if not 0 <= index < len(items) + is_new:
+        raise ValueError(step)
+    own = new if is_new else _with_value(items[index], others, new, inserts=inserts)
+    return [*items[:index], own, *items[index + (not is_new) :]]

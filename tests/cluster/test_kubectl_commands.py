@@ -26,6 +26,9 @@ OVERRIDES = (
 PATCHES = (
     '[{"op": "add", "path": "/spec/runtimeClassName", "value": "nvidia"}]',
     '[{"op": "replace", "path": "/spec/containers/0/image", "value": "z"}]',
+    '[{"op": "add", "path": "/spec/containers/0", "value": {"name": "q", "image": "z"}}]',
+    '[{"op": "add", "path": "/spec/containers/-", "value": {"name": "q", "image": "z"}}]',
+    '[{"op": "add", "path": "/spec/containers/0/resources/limits", "value": {"cpu": "1"}}]',
 )
 OPTIONS: tuple[tuple[tuple[str, ...], ...], ...] = (
     *(((f"--env={one}",), ("--env", one)) for one in ENVIRONMENT),

@@ -213,6 +213,29 @@ def test_no_fix_is_made_or_promised(command: LintCommand) -> None:
             [("fractional-gpu", 1, 35)],
         ),
         (
+            (
+                "kubectl run a --image=x --override-type=json --overrides="
+                """'[{"op": "add", "path": "/spec/containers/0", "value": {"name": "b"}},"""
+                """ {"op": "add", "path": "/spec/containers/1/resources/limits","""
+                """ "value": {"nvidia.com/gpu": "0.5"}}]'"""
+            ),
+            [("fractional-gpu", 1, 46)],
+        ),
+        *(
+            (
+                (
+                    "kubectl run a --image=x --env=NVIDIA_VISIBLE_DEVICES=all --override-type=json "
+                    f"""--overrides='[{{"op": "{operation}", "path": "{path}", "value": {{}}}}]'"""
+                ),
+                [("visible-devices-env", 1, 25)],
+            )
+            for operation in ("add", "replace")
+            for path in (
+                *("/spec/containers/x", "/spec/containers/-2/a", "/spec/containers/7/a"),
+                *("/spec/volumes/-", "/kind/-", "/spec/containers/0/name/0/-", "/a" * 2000),
+            )
+        ),
+        (
             "oc create resourcequota q --hard=cpu=4,nvidia.com/gpu=4",
             [("quota-inert-key", 1, 27)],
         ),
