@@ -14,6 +14,7 @@ from sources.container_files.dockerfile_words import Variables, expand
 from sources.container_files.settings import ContainerFileError, LocatedSetting
 
 _USED_STAGE_PATTERN = re.compile(r"--(?:from=|mount=(?:\S*,)?from=)([^\s,]+)", re.IGNORECASE)
+_STAGE_NUMBER_PATTERN = "0|[1-9][0-9]{0,8}"
 _OLD_FORM_PATTERN = re.compile(r"\s*(\S+)[ \t\v\f\r]+(.*)", re.DOTALL)
 # The builder knows these without a value in the file.
 _PLATFORM_ARGUMENTS = tuple(
@@ -118,9 +119,8 @@ class _DockerfileBuild:
         """Note that another stage uses the stage with this name or number."""
         if used := self._by_name.get(stage.lower()):
             used.is_used = True
-            return
-        for number, each in enumerate(self.stages):
-            each.is_used |= stage == str(number)
+        elif re.fullmatch(_STAGE_NUMBER_PATTERN, stage) and int(stage) < len(self.stages):
+            self.stages[int(stage)].is_used = True
 
     def _begin_stage(self, instruction: Instruction) -> None:
         if len(self.stages) >= _MAX_STAGES:

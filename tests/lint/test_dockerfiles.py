@@ -8,6 +8,7 @@ import pytest
 
 from sources.container_files.dockerfile_words import MAX_VALUE_CHARACTERS, Variables, expand
 from sources.container_files.dockerfiles import stages_of
+from sources.container_files.settings import ContainerFileError
 from tests.testkit.paths import ROOT
 
 ROWS = [
@@ -52,3 +53,15 @@ def test_most_values_are_known() -> None:
 def test_a_hostile_value_ends_and_has_a_bound(text: str) -> None:
     value = expand(text, Variables({"X": "x" * MAX_VALUE_CHARACTERS}), "\\")
     assert value is None or len(value) <= MAX_VALUE_CHARACTERS
+
+
+def test_what_a_trigger_runs_counts_each_time() -> None:
+    with pytest.raises(ContainerFileError, match="more than 5000 instructions"):
+        stages_of("FROM a AS b\n" + "ONBUILD RUN x\n" * 1_000 + "FROM b\n" * 10)
+
+
+def test_a_stage_is_used_by_its_number() -> None:
+    names = ("1", "00", "9", "-1", "9" * 10_000)
+    copies = "".join(f"COPY --from={name} a b\n" for name in names)
+    stages = stages_of("FROM a\n" * 3 + copies)
+    assert [stage.is_used for stage in stages] == [False, True, False]
