@@ -136,6 +136,7 @@ class Explainer:
         self.owned: list[Object] = []
         self._bound_of_groups: Counter[tuple[str, str]] = Counter()
         self._waiting_of_groups: dict[tuple[str, str], list[Object]] = defaultdict(list)
+        self._are_equal_by_group: dict[tuple[str, str], bool] = {}
         self._placed = PlacedPods(self._labels_of_namespace)
         snapshot.objects(NODES)
         if isinstance(error := snapshot.missing.get(NODES), MissingRightError):
@@ -226,14 +227,21 @@ class Explainer:
         if group is None or group.missing <= 1 or not found.fitting or found.hurdles or found.node:
             return found
         found = found._replace(group=group.name)
-        waiting = self._waiting_of_groups[namespace_in(pod), group.name]
-        if len({_key(one, self._placed) for one in waiting}) == 1:
+        if self._has_equal_pods(namespace_in(pod), group.name):
             return self._beside_equals(pod, group.missing, found, explain, exists=True)
         doubt = (
             f"whether {group.missing:,} pods of its PodGroup {group.name}, which are not alike, "
             "find room at the same time"
         )
         return found._replace(unchecked=(*found.unchecked, doubt))
+
+    def _has_equal_pods(self, namespace: str, group: str) -> bool:
+        """Return whether the pods of a PodGroup that wait for a node are alike."""
+        key = namespace, group
+        if key not in self._are_equal_by_group:
+            keys = {_key(pod, self._placed) for pod in self._waiting_of_groups[key]}
+            self._are_equal_by_group[key] = len(keys) == 1
+        return self._are_equal_by_group[key]
 
     def _group_of(self, pod: Object) -> PodGroup | None:
         """Return the PodGroup of a pod of kube-scheduler; None without one, or if it is not known.

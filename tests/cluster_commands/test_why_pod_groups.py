@@ -15,6 +15,7 @@ import pytest
 from cluster.accounting.account import Account
 from cluster.snapshot.snapshot import Snapshot
 from cluster.source.files import FileSource
+from cluster.why import explainer
 from cluster.why.explainer import Explainer
 from cluster.why.explanation import Answer, Explanation, to_document
 from cluster.why.run import lines
@@ -61,9 +62,10 @@ def gang(least: int, name: str = "train", **spec: Any) -> dict[str, Any]:
 def explain(folder: Path, name: str, *objects: dict[str, Any]) -> Explanation:
     file = folder / "cluster.json"
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
-    explainer = Explainer(Snapshot(FileSource([str(file)], BytesIO()), PROFILE), name=name)
-    (found,) = explainer.named
-    return explainer.explain(found)
+    source = FileSource([str(file)], BytesIO())
+    made = Explainer(Snapshot(source, PROFILE), name=name)
+    (found,) = made.named
+    return made.explain(found)
 
 
 OTHER_GROUP = gang(2, "other")
@@ -118,6 +120,26 @@ def test_pods_that_are_not_alike(tmp_path: Path) -> None:
     assert found.unchecked == (
         "whether 2 pods of its PodGroup train, which are not alike, find room at the same time",
     )
+
+
+def test_the_pods_of_a_group_are_compared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: list[str] = []
+    real_key = explainer._key  # noqa: SLF001  # its calls are counted
+
+    def counted_key(*arguments: Any) -> str:
+        keys.append(real_key(*arguments))
+        return keys[-1]
+
+    monkeypatch.setattr(explainer, "_key", counted_key)
+    pods = [pod(f"p{number}", number + 1) for number in range(50)]
+    file = tmp_path / "cluster.json"
+    items = [node("n", 500), *pods, gang(2)]
+    file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    found = Explainer(Snapshot(FileSource([str(file)], BytesIO()), PROFILE))
+    assert {each.answer for each in found.explain_pending()} == {Answer.NOT_KNOWN}
+    assert len(keys) <= 3 * len(pods)
 
 
 @pytest.mark.parametrize(
